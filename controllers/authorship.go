@@ -39,6 +39,24 @@ const (
 // authority decides what may be done for a Cleaner: which author it acts for, what that author may do, and with which account.
 type authority struct{ *pass }
 
+// checkRecordAndRequest verifies the signed record and handles the requestedAt annotation. If ok is false, the pass must not evaluate or act.
+func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
+	if err := p.triggers.SeeRequest(p.assignment.Version); err != nil {
+		return false, err
+	}
+	refusal, err := p.authority.checkOwnership(ctx)
+	if refusal.IsRefusal() {
+		p.newReport().SetRefused(refusal)
+	}
+	if err != nil || refusal.IsRefusal() {
+		return false, err
+	}
+	p.mem.resumeReads(p.assignment.Version, p.store.Cleaner)
+	p.triggers.JudgeRequest(ctx)
+	p.triggers.ReportRequest(p.newReport())
+	return true, nil
+}
+
 // checkOwnership makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
 // is used before. It also renews the signatures of older keys, on the record and on the author.
 func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {

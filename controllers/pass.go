@@ -17,18 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/api/validation"
-	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/looks"
 	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/records"
 	"github.com/vtex/cleaner/controllers/internal/report"
 	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
-	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -86,9 +82,6 @@ type pass struct {
 	committer  *committer
 	recurrence *recurrence
 }
-
-// evaluator reads the targets and computes plans.
-type evaluator struct{ *pass }
 
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment.Assignment, mem *memory) *pass {
@@ -186,134 +179,6 @@ func (r *CleanerReconciler) openPass(ctx context.Context, c v1alpha1.Owner, key 
 	return p, nil
 }
 
-// compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
-func (p *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
-	if len(p.assignment.Wrong) > 0 {
-		return nil, validation.FromFieldErrors(p.assignment.Wrong), nil
-	}
-	programs, errs := p.r.compiler.Get(ctx, p.store.Cleaner.GetNamespace(), p.store.Cleaner.GetUID(), p.assignment.Version, p.assignment.Work)
-	if programs == nil && len(errs) == 0 {
-		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
-	}
-	options := validation.Options{
-		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
-		Compiled:              errs,
-		RequireServiceAccount: p.r.opts.RequireServiceAccount,
-		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-		Namespace:             p.store.Cleaner.GetNamespace(),
-		OperatorNamespace:     p.r.opts.Namespace,
-	}
-	if ref := p.store.Cleaner.Common().TemplateRef; ref != nil {
-		options.Template = ref.Name
-	}
-	return programs, validation.Validate(p.assignment.Work, options).Errors(), nil
-}
-
-// preparePrograms returns the compiled expressions of the spec, or reports why there are none.
-func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
-	if p.assignment.Missing != "" {
-		p.r.watches.DropInterests(p.store.Key)
-		p.newReport().TemplateMissing(p.assignment.Missing)
-		p.triggers.PassOverRequest()
-		return nil, false, nil
-	}
-	programs, findings, err := p.evaluator.compileSpec(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	if len(findings) > 0 {
-		p.r.watches.DropInterests(p.store.Key)
-		p.newReport().SetInvalid(findings)
-		p.triggers.PassOverRequest()
-		return nil, false, nil
-	}
-	return programs, true, nil
-}
-
-// observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := p.r.clock.Now()                                         // not after the snapshot
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key)) // before it: what comes in between is looked at twice
-	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
-		p.mem.Holds = p.mem.Holds.BlindAll(since)
-	}
-	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	watched := p.reads.meterWatched(p.clients.Watched)
-	seen := watched.chargeSeen(p.assignment.Work, queries.Read(ctx, watched))
-	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
-	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot, now)
-	return in
-}
-
-// decideAndRemember decides, and remembers what the next decision has to know.
-func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
-	began := p.r.clock.Now()
-	d := p.computePlan(ctx, in)
-	p.mem.evaluated, p.mem.expected = in.Now, d.Next
-	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.Asked
-	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
-		p.mem.Holds, p.mem.looks = d.Holds, looks.Looks{Steady: d.Steady, Again: d.Look}
-	} else {
-		p.skipLook(in.Now)
-	}
-	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
-	failing := int64(0)
-	for i := range d.Errors {
-		failing += max(1, d.Errors[i].Count)
-	}
-	p.r.metrics.SetItems(p.store.Key, len(d.Pending), int(failing))
-	return d
-}
-
-// skipLook records that this pass ends without a look at whether the items that wait for `for` still match.
-func (p *evaluator) skipLook(now time.Time) {
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key))
-	p.mem.looks.Skipped = true
-	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
-}
-
-// checkTurn returns errNoTurn if the pass was refused memory; its decisions must then be discarded.
-func checkTurn(share *ration.Share) error {
-	if _, refused := share.FindWait(); refused {
-		return errNoTurn
-	}
-	return nil
-}
-
-// computePlan makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
-func (p *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
-	ctx, end := p.beginEvaluation(ctx)
-	defer end()
-	return plan.ComputePlan(ctx, in)
-}
-
-// followCleaner gives a context that ends when the Cleaner is changed or deleted, before or after.
-func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func()) {
-	following, end := p.r.evaluations.BeginEvaluation(ctx, p.store.Key, p.store.Cleaner)
-	if now, err := p.r.knownCleaner(ctx, p.store.Key); err == nil { // it may have been changed since it was read
-		p.r.evaluations.CancelOutdated(now)
-	}
-	return following, end
-}
-
-// beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
-// evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
-func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, stop := followCleaner(ctx, p.pass)
-	asked := p.r.clock.Now()
-	slot, err := p.r.slots.TakeSlot(evaluating, p.store.Key)
-	began := p.r.clock.Now()
-	p.waited += began.Sub(asked)
-	if err != nil { // what is evaluated then says so
-		return evaluating, stop
-	}
-	return evaluating, func() {
-		p.mem.took = p.r.clock.Since(began)
-		slot.GiveBack()
-		stop()
-	}
-}
-
 // clockTrust is how far the clock can be trusted.
 func (r *CleanerReconciler) clockTrust() plan.Clock {
 	return plan.Clock{Suspect: r.opts.Skew.DescribeSuspect(), Ahead: r.opts.Skew.ClockAhead()}
@@ -322,94 +187,6 @@ func (r *CleanerReconciler) clockTrust() plan.Clock {
 // planOwner is the Cleaner as plan sees it.
 func (p *pass) planOwner() plan.Owner {
 	return plan.Owner{Namespace: p.store.Cleaner.GetNamespace(), Name: p.store.Cleaner.GetName(), UID: p.store.Cleaner.GetUID(), Created: p.store.CreatedAt()}
-}
-
-// declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
-func (p *evaluator) declareInterests() {
-	ttl, err := p.store.Cleaner.Common().TTL.Parse(0)
-	if err != nil || p.store.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.store.CreatedAt().Add(ttl)) {
-		p.dropInterests()
-		return
-	}
-	if p.mem.listening.IsZero() {
-		p.mem.listening = p.r.clock.Now()
-	}
-	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	interests := make([]watches.Interest, 0, len(p.assignment.Work.Targets))
-	for i := range p.assignment.Work.Targets {
-		t, q := &p.assignment.Work.Targets[i], &queries[i]
-		if q.Err != nil { // validation has refused it
-			continue
-		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.assignment.Work.Schedule != "" && !p.triggers.IsTicking() && !p.triggers.HasTimers()})
-	}
-	p.r.watches.SetInterests(p.store.Key, interests)
-}
-
-// dropInterests declares that the Cleaner wants to hear of nothing.
-func (p *evaluator) dropInterests() {
-	p.r.watches.DropInterests(p.store.Key)
-	p.mem.listening, p.mem.queried = time.Time{}, queried{}
-}
-
-// warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
-func (p *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
-	reported := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
-	until = p.mem.listening.Add(warmUp)
-	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
-}
-
-// askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
-func (p *evaluator) askAgain(d reportedPlan) time.Time {
-	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
-		d.Look = time.Time{}
-	}
-	again := d.NextLook()
-	if len(p.mem.Holds) > 0 { // also while a decision is said again
-		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
-			if at.After(p.mem.evaluated) {
-				again = moments.ChooseEarlier(again, at)
-			}
-		}
-	}
-	if !p.triggers.NextTick().IsZero() {
-		again = earliestTime(again, p.triggers.NextTick())
-	}
-	soon := p.r.clock.Now().Add(rightsRetry)
-	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
-	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
-		return soon
-	}
-	return again
-}
-
-// inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (p *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
-	return plan.Input{
-		Owner:      p.planOwner(),
-		Spec:       p.assignment.Work,
-		Programs:   programs,
-		Snapshot:   s,
-		Protection: p.r.opts.newProtection(),
-		Now:        now,
-		Expected:   p.mem.expected,
-		Clock:      p.r.clockTrust(),
-		Holds:      p.mem.Holds,
-		Done:       p.mem.Done,
-		Backoff:    p.mem.Backoff,
-		Remade:     p.mem.Remade,
-		Room:       p.findRoom(),
-		Memory:     p.share,
-	}
-}
-
-// findRoom returns how much the next decision may remember of items; nil if that is unknown.
-func (p *evaluator) findRoom() *plan.Room {
-	free, known := p.r.memories.FindRoom(p.store.Key, p.mem)
-	if !known {
-		return nil
-	}
-	return p.mem.MakeRoom(free)
 }
 
 // restUntil sleeps where only the Cleaner itself matters: until that time, and at least for the interval between two evaluations, other
