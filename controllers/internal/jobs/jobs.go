@@ -100,13 +100,13 @@ func (p *Pool) RunJob(ctx context.Context, key types.NamespacedName, job func(co
 	p.jobs.Go(func() {
 		defer slot.GiveBack()
 		defer cancel()
-		over := make(chan struct{})
-		defer close(over)
+		ended := make(chan struct{})
+		defer close(ended)
 		go func() {
 			select {
 			case <-p.done:
 				cancel()
-			case <-over:
+			case <-ended:
 			}
 		}()
 		job(ctx)

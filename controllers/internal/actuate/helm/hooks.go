@@ -356,7 +356,7 @@ func (h *hookRunner) waitForChange(o object, live *unstructured.Unstructured, wi
 		return nil, false, fmt.Errorf("cannot watch %s: %w", h.describeHook(o.Ref), err)
 	}
 	defer w.Stop()
-	over := h.attempt.u.clock.After(within)
+	timeIsUp := h.attempt.u.clock.After(within)
 	select {
 	case e := <-w.ResultChan():
 		if seen, ok := e.Object.(*unstructured.Unstructured); ok && e.Type != watch.Error {
@@ -367,7 +367,7 @@ func (h *hookRunner) waitForChange(o object, live *unstructured.Unstructured, wi
 		case <-h.attempt.ctx.Done():
 			return nil, false, h.attempt.ctx.Err()
 		}
-	case <-over:
+	case <-timeIsUp:
 	case <-h.attempt.ctx.Done():
 		return nil, false, h.attempt.ctx.Err()
 	}
