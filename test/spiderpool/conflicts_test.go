@@ -82,6 +82,12 @@ func (w *wrong) ranged(name, ips string, records ...Record) {
 	w.made = append(w.made, u)
 }
 
+// give writes what a SpiderSubnet records for its pools.
+func (w *wrong) give(subnet client.Object, pools string) {
+	w.t.Helper()
+	w.edit(subnet, map[string]any{"status": map[string]any{"controlledIPPools": pools}}, "status")
+}
+
 // All that is wrong is found, once, and nothing is changed; what is mended is found no more.
 func TestConflicts(t *testing.T) {
 	ns, err := shared.Namespace(t.Context(), "conflicts")
@@ -116,6 +122,7 @@ func TestConflicts(t *testing.T) {
 		u := bare(Group(), "SpiderSubnet", "", prefix+name)
 		u.Object["spec"] = map[string]any{"ipVersion": int64(4), "subnet": "10.7.0.0/16", "ips": []any{ips}}
 		w.create(u)
+		w.give(u, `{"pool`+name+`": {"ips": ["10.7.3.9"]}}`)
 	}
 	broken := pool(t, prefix+"-broken", nil)
 	broken.Object["status"] = map[string]any{"allocatedIPs": "{"}
@@ -143,6 +150,7 @@ func TestConflicts(t *testing.T) {
 		"address-in-two-pools: 10.7.0.1",
 		"pools-overlap: 10.7.0.9",
 		"subnets-overlap: 10.7.3.9",
+		"address-in-two-subnets: 10.7.3.9",
 		"endpoint-without-record: " + ns + "/old 10.7.2.1",
 		"record-of-an-earlier-pod: " + prefix + "-one 10.7.0.7 " + ns + "/again",
 		"record-without-endpoint: " + prefix + "-one 10.7.0.5 " + ns + "/quiet",

@@ -114,13 +114,17 @@ func (w *wrong) move(pod *corev1.Pod, ip string) {
 func (w *wrong) spoil() []repair {
 	p := w.prefix
 	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p}})
-	subnet := func(name, ips string) {
+	subnet := func(name, ips string) client.Object {
 		u := bare(Group(), "SpiderSubnet", "", p+name)
 		u.Object["spec"] = map[string]any{"ipVersion": int64(4), "subnet": "10.8.0.0/16", "ips": []any{ips}}
 		w.create(u)
+		return u
 	}
-	subnet("-a", "10.8.1.1-10.8.1.9")
+	gives := subnet("-a", "10.8.1.1-10.8.1.9")
 	subnet("-b", "10.8.1.9-10.8.1.20")
+	w.give(gives, `{"one": {"ips": ["10.8.1.1-10.8.1.3"]}, "other": {"ips": ["10.8.1.3"]}}`)
+	broken := subnet("-c", "10.8.1.30")
+	w.give(broken, "[]")
 
 	unknown, quiet, moved := w.pod("unknown", "10.8.0.2"), w.pod("quiet", "10.8.0.3"), w.pod("moved", "10.8.0.77")
 	left := []Record{of(quiet, "10.8.0.3"), of(moved, "10.8.0.4"), of(moved, "10.8.0.5")}
@@ -175,6 +179,10 @@ func (w *wrong) spoil() []repair {
 	return []repair{
 		{"excludeIPs", func() { w.respec("SpiderIPPool", "-right", map[string]any{"excludeIPs": []any{"10.8.0.9"}}) }, []string{"pools-overlap: 10.8.0.9"}},
 		{"the range of a subnet", func() { w.respec("SpiderSubnet", "-b", map[string]any{"ips": []any{"10.8.1.10-10.8.1.20"}}) }, []string{"subnets-overlap: 10.8.1.9"}},
+		{"a subnet gives an address to one pool", func() {
+			w.give(gives, `{"one": {"ips": ["10.8.1.1-10.8.1.2"]}, "other": {"ips": ["10.8.1.3"]}}`)
+		}, []string{"address-in-two-subnets: 10.8.1.3"}},
+		{"what a subnet gives is JSON", func() { w.give(broken, "{}") }, []string{"pool-not-readable: SpiderSubnet " + p + "-c"}},
 		{"a record is added", func() { w.record("-left", append(left, of(unknown, "10.8.0.2"))...) }, []string{"endpoint-without-record: " + w.namespace + "/unknown 10.8.0.2"}},
 		{"the record and the endpoint are of the Pod", func() {
 			w.record("-again", of(again, "10.8.9.1"))
