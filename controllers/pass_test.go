@@ -97,6 +97,23 @@ func TestAskAgain(t *testing.T) {
 	}
 }
 
+// TestAtRestACleanerComesBackHourly shows that a Cleaner of which nothing is due for long has a pass within an hour all the same, which
+// reviews what its author may do.
+func TestAtRestACleanerComesBackHourly(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c, clock := &v1alpha1.Cleaner{}, clocktesting.NewFakeClock(now)
+	c.Spec.Retry = &v1alpha1.Retry{Period: "30d"}
+	p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, assignment.Assignment{Work: c.Work()}, newMemory("uid"))
+	for what, until := range map[string]time.Time{"Nothing is due": {}, "Something is due in a month": now.Add(30 * 24 * time.Hour)} {
+		if got := p.wakeTime(until, now).Sub(now); got != time.Hour {
+			t.Errorf("%s: it comes back after %s", what, got)
+		}
+	}
+	if got := p.wakeTime(now.Add(time.Minute), now).Sub(now); got != time.Minute {
+		t.Errorf("what is due in a minute is looked at after %s", got)
+	}
+}
+
 // TestAPanicIsAnErrorOfItsCleaner shows that a panic in a pass is said in the status, and that what the pass may have left
 // half done is found out by looking.
 func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {

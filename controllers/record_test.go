@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,42 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-last +now):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A record whose key is lost is dropped with its open run and the event that it owes, so that nothing of them is carried out or sent. An
+// Event says that what became of the run is unknown.
+func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
+	for name, tc := range map[string]struct {
+		result v1alpha1.Result
+		want   string
+	}{
+		"Open":     {"", "the outcome of run 1 is unknown"},
+		"Finished": {v1alpha1.ResultCompleted, "it had no open run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ordered(t, 1, unchanged)
+			c := o.Read.(*v1alpha1.Cleaner)
+			c.Status.Runs, c.Status.Unsent, c.Status.Run.Result = 1, c.Status.Run.DeepCopy(), tc.result
+			sign(t, o.Ring, c)
+			o.store(t, c)
+			o.r.keys = newTestKeys(t)
+			if refusal, err := o.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
+				t.Fatalf("got %v, %v", refusal, err)
+			}
+			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.Read.State(), "carried on": o.Cleaner.State()} {
+				if s.Run != nil || s.Unsent != nil || s.Runs != 1 {
+					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
+				}
+			}
+			if _, err := records.VerifyRecord(o.Ring, o.Read); err != nil {
+				t.Errorf("what takes its place is not signed: %v", err)
+			}
+			o.RecordEvents()
+			if said := o.To.Recorder.(*heard).list; len(said) != 1 || !strings.Contains(said[0].Note, tc.want) {
+				t.Errorf("it says %+v, want %q", said, tc.want)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -271,6 +272,56 @@ func TestAuthorAfterAWrite(t *testing.T) {
 			}
 			if reviewed, err := a.verifyAuthor(ring, change, req.UserInfo); err != nil || reviewed != tc.review {
 				t.Errorf("judged %t, %v", reviewed, err)
+			}
+		})
+	}
+}
+
+// TestExtraOfTheAuthor shows that of what else the API server knows about a user only the keys that a flag names are stored and signed,
+// and that the validating webhook judges by them too.
+func TestExtraOfTheAuthor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		keys []string
+		want map[string][]string
+	}{
+		"None":  {nil, nil},
+		"Named": {[]string{"scopes", "absent"}, map[string][]string{"scopes": {"a", "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := storing(t)
+			a.extraKeys = tc.keys
+			now := stored(t, a)
+			old := now.DeepCopy()
+			now.Spec.TTL, now.Annotations[v1alpha1.AnnotationRequestedAt] = "2d", "1"
+			req := request(t, "bob", now, old)
+			req.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"scopes": {"a", "b"}, "other": {"c"}}
+			answer := a.Handle(t.Context(), req)
+			if !answer.Allowed {
+				t.Fatalf("refused: %s", answer.Result.Message)
+			}
+			after := patched(t, req, answer)
+			ring, _ := a.keys.CurrentRing()
+			want := author.Author{Username: "bob", Extra: tc.want}
+			got, err := author.Read(ring, after)
+			if diff := cmp.Diff(want, got.Author); err != nil || diff != "" {
+				t.Errorf("the author: %v, -want +got:\n%s", err, diff)
+			}
+			asked, err := author.ReadRequest(ring, after)
+			if diff := cmp.Diff(want, asked.Author); err != nil || diff != "" {
+				t.Errorf("who asks: %v, -want +got:\n%s", err, diff)
+			}
+			final := request(t, "bob", after, old)
+			final.UserInfo = req.UserInfo
+			change, err := a.readChange(t.Context(), &final)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reviewed, err := a.verifyAuthor(ring, change, final.UserInfo); err != nil || !reviewed {
+				t.Errorf("judged %t, %v", reviewed, err)
+			}
+			final.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"scopes": {"z"}}
+			if _, err := a.verifyAuthor(ring, change, final.UserInfo); (err != nil) != (tc.want != nil) {
+				t.Errorf("of a user with another value: %v", err)
 			}
 		})
 	}

@@ -146,6 +146,24 @@ func TestOwnSecretsAreNeverSeen(t *testing.T) {
 	}
 }
 
+// TestEachReaderLeavesOwnSecretsOut shows that whatever expressions see goes through what leaves those Secrets out: what is watched and
+// what is read live, for the operator and for each account.
+func TestEachReaderLeavesOwnSecretsOut(t *testing.T) {
+	f := newTestFactory(t)
+	f.config.Protection.Own = "cleaner-system"
+	for _, account := range []identity.Account{{}, {Namespace: "shop", Name: "cleaning"}} {
+		set, err := f.SetOf(account)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, reader := range map[string]snapshot.Reader{"watched": set.Watched, "read live": set.Live} {
+			if r, ok := reader.(withoutOwnSecrets); !ok || r.namespace != "cleaner-system" || r.Reader == nil {
+				t.Errorf("as %s what is %s is shown by %T", account, what, reader)
+			}
+		}
+	}
+}
+
 // What cannot be made is not kept.
 func TestNoSetOfABadConfig(t *testing.T) {
 	f := newTestFactory(t)
