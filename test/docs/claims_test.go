@@ -93,6 +93,12 @@ func TestClaimsAreShown(t *testing.T) {
 	}) {
 		t.Error(wrong)
 	}
+	// So it is where a paragraph names one.
+	for _, n := range testNamed.FindAllStringSubmatch(p.text, -1) {
+		if !strings.Contains(readFile(t, path.Join("docs", n[2])), "\nfunc "+n[1]+"(t *testing.T)") {
+			t.Errorf("%s is not in %s", n[1], n[2])
+		}
+	}
 	for _, heading := range []string{"## In short", "## Who may write status", "## What the operator's token can do", "## The network", "## What is protected", "## Sinks", "## Threats"} {
 		if bullets, shown := claims(p.part(t, heading).text); len(bullets)+len(shown) == 0 {
 			t.Errorf("%q claims nothing", heading)
