@@ -8,6 +8,8 @@
 // sent to one operator, which runs as its Deployment declares it, webhook and memory limit included, beside Cleaners of others that must
 // keep working.
 //
+// Among them is what went wrong in other operators that act for tenants: advisories in table_test.go names the rows.
+//
 // # Senders
 //
 //	editor          has cleaner-editor in a namespace, and may write its ConfigMaps and delete its Pods

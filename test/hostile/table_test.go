@@ -72,6 +72,42 @@ func TestRowsAreWhole(t *testing.T) {
 // name is the row's; one without would have no test.
 func (r *row) name() string { return r.Name }
 
+// advisories returns what went wrong in other operators that act for tenants, and the rows that attempt the same here.
+func advisories() map[string][]string {
+	return map[string][]string{
+		// Kyverno: paths, ConfigMaps and objects of other namespaces were read and written with the rights of the operator.
+		"CVE-2026-22039":      {"a-path-in-the-name", "an-encoded-path-in-the-name", "a-path-for-a-version", "a-resource-from-an-expression"},
+		"CVE-2026-41068":      {"a-namespace-in-the-reference", "a-namespace-that-is-pruned", "a-confirmation-in-another-namespace"},
+		"GHSA-79gf-7frw-68m9": {"an-object-made-by-an-expression", "a-copy-of-an-object-with-another-namespace"},
+		// Kyverno: an expression, or a call that a policy names, requested any address in the operator's network.
+		"CVE-2026-4789":       {"a-function-that-is-not-there", "an-address-of-metadata", "an-address-of-metadata-in-ipv6", "loopback-mapped"},
+		"GHSA-fmqp-4wfc-w3v7": {"the-api-server", "a-redirect-to-loopback", "a-door-by-a-subresource"},
+		// Kyverno: a list that failed counted as one that selects nothing.
+		"GHSA-jrr2-x33p-6hvc": {"a-field-selector-that-nobody-knows", "an-account-without-rights"},
+		// Flux: commands in a manifest, a file outside of the folder, and a duration over which the controller crashed.
+		"CVE-2022-24817": {"unknown-fields", "a-file-from-an-expression"},
+		"CVE-2022-24878": {"a-template-in-a-path", "a-manifest-with-a-path", "a-file-for-a-zone"},
+		"CVE-2022-39272": {"a-ttl-of-many-parts", "a-ttl-beyond-the-calendar", "a-timeout-of-ages", "times-at-the-ends-of-the-calendar"},
+		// Argo CD: credentials in messages that others read.
+		"CVE-2023-25163": {"a-password-in-the-url", "secrets-in-the-answer"},
+	}
+}
+
+// What went wrong in other operators is attempted here.
+func TestAdvisoriesHaveRows(t *testing.T) {
+	all := map[string]bool{}
+	for _, r := range rows(t) {
+		all[r.Name] = true
+	}
+	for advisory, names := range advisories() {
+		for _, name := range names {
+			if !all[name] {
+				t.Errorf("%s: no row is called %q", advisory, name)
+			}
+		}
+	}
+}
+
 // A Cleaner that is refused for what is written in it is refused before it is in any cluster too, and soon.
 func TestRefusedWithoutACluster(t *testing.T) {
 	compiler, err := celenv.NewCompiler(celenv.Options{})
