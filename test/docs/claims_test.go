@@ -106,6 +106,18 @@ func TestClaimsAreShown(t *testing.T) {
 	}
 }
 
+// What must hold of each actor in SECURITY.md names its tests too.
+func TestActorsAreShown(t *testing.T) {
+	const heading = "### Actors"
+	p := readPage(t, "SECURITY.md").part(t, heading)
+	if _, shown := claims(p.text); len(shown) < 5 {
+		t.Errorf("%q has %d actors", heading, len(shown))
+	}
+	for _, wrong := range unshown(p.text, func(name string) (string, error) { return readFile(t, name), nil }) {
+		t.Error(wrong)
+	}
+}
+
 // So does each row of the comparison with the originals.
 func TestComparisonsAreShown(t *testing.T) {
 	const heading = "## Beside the originals"
