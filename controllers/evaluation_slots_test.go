@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -100,6 +101,42 @@ func TestWithoutASlotNothingIsComputed(t *testing.T) {
 	defer over()
 	if evaluating.Err() == nil {
 		t.Error("it goes on without a slot")
+	}
+}
+
+// An evaluation that is under way ends when its Cleaner is suspended, edited or deleted, and so does one that begins afterwards.
+func TestAnEvaluationEndsWithItsCleaner(t *testing.T) {
+	deleted := metav1.NewTime(epoch)
+	loops := "lists.range(2000).all(a, lists.range(2000).all(b, a + b >= 0))"
+	work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{loops}}}
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	must(t, err)
+	programs, errs := compiler.Compile(t.Context(), work)
+	must(t, errs.ToAggregate())
+	for name, change := range map[string]func(c *v1alpha1.Cleaner){
+		"Suspended": func(c *v1alpha1.Cleaner) { c.Spec.Suspend, c.Generation = true, c.Generation+1 },
+		"Edited":    func(c *v1alpha1.Cleaner) { c.Spec.TTL, c.Generation = "1d", c.Generation+1 },
+		"Deleted":   func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &deleted },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, done())
+			r.slots = fair.NewSlots(1, r.clock)
+			c := r.cleaner()
+			p := r.newSight(c.Namespace, 0)
+			ctx, end := p.beginEvaluation(t.Context())
+			change(c)
+			r.evaluations.CancelOutdated(c)
+			if got := programs.EvaluateConditions(ctx, celenv.Input{}); ctx.Err() == nil || got[0].Err == nil {
+				t.Errorf("it goes on, and gives %+v", got[0])
+			}
+			end()
+			r.onKnown(func() { r.evaluations.CancelOutdated(c) }) // the watch shows the change before the slot is asked for
+			ctx, end = p.beginEvaluation(t.Context())
+			defer end()
+			if ctx.Err() == nil {
+				t.Error("one begins for a Cleaner that was changed")
+			}
+		})
 	}
 }
 
