@@ -115,6 +115,16 @@ bench-units: ## Run the benchmarks of single packages.
 mutants: ## Plant mistakes in the code, one at a time, and say which of them no test catches. Takes most of an hour.
 	@$(GO) run ./hack/mutants $(ARGS)
 
+# How long each target is fuzzed.
+FUZZTIME ?= 10m
+
+.PHONY: fuzz
+fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records, statuses, events of watches.
+	$(GO) test -run='^$$' -fuzz='^FuzzReview$$' -fuzztime=$(FUZZTIME) ./webhooks
+	$(GO) test -run='^$$' -fuzz='^FuzzRecord$$' -fuzztime=$(FUZZTIME) ./controllers/internal/actuate/helm
+	$(GO) test -run='^$$' -fuzz='^FuzzStatus$$' -fuzztime=$(FUZZTIME) ./controllers/plan/life
+	$(GO) test -run='^$$' -fuzz='^FuzzWatchEvents$$' -fuzztime=$(FUZZTIME) ./controllers/internal/wire
+
 ##@ Build and run
 
 .PHONY: build
