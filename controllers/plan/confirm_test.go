@@ -624,6 +624,32 @@ func TestIntersect(t *testing.T) {
 	}
 }
 
+// Steps that stay come after the same steps as before, wherever these stand now, and the plan that they are taken from is as it was.
+func TestKeepSteps(t *testing.T) {
+	step := func(uid string, after ...int) Step {
+		return Step{Rule: "r", Object: p(uid), Keys: []string{uid}, Verb: VerbPatch, Patch: &Patch{}, After: after}
+	}
+	steps := []Step{step("a"), step("b", 0), step("c"), step("d", 0, 1, 2), step("e", 3)}
+	var asked []int
+	got := KeepSteps(steps, func(n int) bool {
+		asked = append(asked, n)
+		return n != 0 && n != 3
+	})
+	if diff := cmp.Diff([]string{"r patch b <b> ", "r patch c <c> ", "r patch e <e> "}, shorts(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	got = KeepSteps(steps, func(n int) bool { return n != 0 })
+	if diff := cmp.Diff([]string{"r patch b <b> ", "r patch c <c> ", "r patch d <d>  after [0 1]", "r patch e <e>  after [2]"}, shorts(got)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if want := []int{0, 1, 2, 3, 4}; !slices.Equal(asked, want) || !slices.Equal(steps[3].After, []int{0, 1, 2}) {
+		t.Errorf("it asked about %v, want %v, and the fourth comes after %v", asked, want, steps[3].After)
+	}
+	if got := KeepSteps(steps, func(int) bool { return false }); got != nil {
+		t.Errorf("%v stays of nothing", shorts(got))
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	wait, null, unseen := &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}
 	asNull(null)

@@ -188,23 +188,36 @@ func keepWanted(first, last Plan, may func(*Step) bool) Plan {
 	if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {
 		return out
 	}
-	wanted := first.listWants()
-	at := make([]int, len(last.Steps)) // where a step of last stands in what is returned, from 1
-	for i := range last.Steps {
-		s, id := last.Steps[i], last.Steps[i].stepKey()
-		if !may(&s) || slices.ContainsFunc(s.Keys, func(k string) bool { return !wanted[want{id, k}] }) ||
-			slices.ContainsFunc(s.After, func(before int) bool { return at[before] == 0 }) {
+	wanted, stays := first.listWants(), make([]bool, len(last.Steps))
+	out.Steps = KeepSteps(last.Steps, func(n int) bool {
+		s, id := &last.Steps[n], last.Steps[n].stepKey()
+		stays[n] = may(s) && !slices.ContainsFunc(s.Keys, func(k string) bool { return !wanted[want{id, k}] }) &&
+			!slices.ContainsFunc(s.After, func(before int) bool { return !stays[before] })
+		return stays[n]
+	})
+	return out
+}
+
+// KeepSteps returns the steps that stay, by their place in a plan, each with the places of those before it as they are now. A step that is
+// left out delays nothing. It asks about each step once, in their order.
+func KeepSteps(steps []Step, stays func(n int) bool) []Step {
+	at := make([]int, len(steps)) // where a step stands then, from 1
+	var kept []Step
+	for n, s := range steps {
+		if !stays(n) {
 			continue
 		}
 		after := s.After
 		s.After = nil
 		for _, before := range after {
-			s.After = append(s.After, at[before]-1)
+			if at[before] > 0 {
+				s.After = append(s.After, at[before]-1)
+			}
 		}
-		out.Steps = append(out.Steps, s)
-		at[i] = len(out.Steps)
+		kept = append(kept, s)
+		at[n] = len(kept)
 	}
-	return out
+	return kept
 }
 
 // ListForbidden is what a plan would do and may not, as it is recorded and shown to people.

@@ -108,30 +108,9 @@ func (r *Reports) isMade(s *plan.Step, now time.Time) bool {
 
 // LeaveOut leaves out the reports that were made already, of the same version of the same item. A report that was made holds nothing up.
 func (r *Reports) LeaveOut(d plan.Plan, now time.Time) plan.Plan {
-	n := 0
-	for i := range d.Steps {
-		if !r.isMade(&d.Steps[i], now) {
-			n++
-		}
-	}
-	if n == len(d.Steps) { // it is not copied: there may be very many
+	if !slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return r.isMade(&s, now) }) { // it is not copied: there may be very many
 		return d
 	}
-	at, left := make([]int, len(d.Steps)), make([]plan.Step, 0, n)
-	for i, s := range d.Steps {
-		if r.isMade(&s, now) {
-			continue
-		}
-		after := s.After
-		s.After = nil
-		for _, before := range after {
-			if at[before] > 0 {
-				s.After = append(s.After, at[before]-1)
-			}
-		}
-		left = append(left, s)
-		at[i] = len(left)
-	}
-	d.Steps = left
+	d.Steps = plan.KeepSteps(d.Steps, func(n int) bool { return !r.isMade(&d.Steps[n], now) })
 	return d
 }

@@ -252,7 +252,7 @@ func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[in
 		}
 	}
 	l.leaveSteps(first, func(n int) (int, bool) { i, recorded := at[p.Steps[n].Object.UID]; return i, recorded })
-	keepSteps(p, func(n int) bool { return !l.out[n] && p.Steps[n].IsDeed() })
+	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !l.out[n] && p.Steps[n].IsDeed() })
 	return l.dropped
 }
 

@@ -187,27 +187,6 @@ func WithoutItems(p plan.Plan, waits func(plan.ItemKey) bool) plan.Plan {
 		out[i] = len(keys) == 0 && len(s.Keys) > 0
 		s.Keys = keys
 	}
-	keepSteps(&p, func(n int) bool { return !out[n] })
+	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !out[n] })
 	return p
-}
-
-// keepSteps leaves out steps. A report holds nothing up, and what comes after it comes after all that was before it.
-func keepSteps(p *plan.Plan, stays func(n int) bool) {
-	at := make([]int, len(p.Steps)) // where a step stands then, from 1
-	var steps []plan.Step
-	for n, s := range p.Steps {
-		if !stays(n) {
-			continue
-		}
-		after := s.After
-		s.After = nil
-		for _, before := range after {
-			if at[before] > 0 {
-				s.After = append(s.After, at[before]-1)
-			}
-		}
-		steps = append(steps, s)
-		at[n] = len(steps)
-	}
-	p.Steps = steps
 }
