@@ -369,7 +369,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 	}
 	w.decideAgain(ctx)
 	if w.callsForItself() { // throttle it to MinInterval
-		w.decision.Next = earliestTime(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
+		w.decision.Next = moments.ChooseEarlier(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
 		return allDecided
 	}
 	return moreToDo
@@ -403,7 +403,7 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 	switch {
 	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
 		d = p.describeRehearsal(d)
-		d.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
+		d.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 		return reportedPlan{d}, p.endTick(ctx, d)
 	case p.asksForDeeds(d):
 		return p.describeHeld(d), nil
@@ -430,7 +430,7 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 
 // leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
 func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
-	d.Next = earliestTime(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+	d.Next = moments.ChooseEarlier(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 	if p.isDryRun() {
 		d = p.describeRehearsal(d)
 	}
@@ -455,7 +455,7 @@ func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
 // describeHeld returns what to report when all remaining items wait for live reads to confirm them.
 func (p *recurrence) describeHeld(d plan.Plan) reportedPlan {
 	out := p.mem.held
-	out.Next = earliestTime(p.mem.Unconfirmed.NextAttempt(), d.Next)
+	out.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 	out.Pending, out.Withheld = d.Pending, d.Withheld
 	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(out.Errors) == 0 {

@@ -297,9 +297,7 @@ func (p *evaluator) askAgain(d reportedPlan) time.Time {
 			}
 		}
 	}
-	if !p.triggers.NextTick().IsZero() {
-		again = earliestTime(again, p.triggers.NextTick())
-	}
+	again = moments.ChooseEarlier(again, p.triggers.NextTick())
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
 	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {

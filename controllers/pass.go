@@ -200,7 +200,7 @@ func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: earliestTime(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: moments.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 

@@ -6,7 +6,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,13 +79,6 @@ func (p *recurrence) forgetReports(d plan.Plan) {
 		wrong[d.Errors[i].Rule] = true
 	}
 	p.mem.Told.KeepWanted(wanted, wrong)
-}
-
-func earliestTime(a, b time.Time) time.Time {
-	if a.IsZero() || b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // lookUnknown reads the objects of rows with an unknown outcome. What cannot be read is tried again by other passes, for a while.
