@@ -20,7 +20,7 @@ type Duration string
 
 var (
 	durationTerm = regexp.MustCompile(`([0-9]+(?:\.[0-9]+)?)(ns|us|µs|ms|s|m|h|d|w)`)
-	durationText = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|µs|ms|s|m|h|d|w))+$`)
+	durationText = regexp.MustCompile(`^(?:` + durationTerm.String() + `)+$`)
 )
 
 // IsDuration says that a text is written as a Duration is. No expression is.

@@ -4,6 +4,8 @@
 package v1alpha1
 
 import (
+	"os"
+	"regexp"
 	"testing"
 	"time"
 )
@@ -51,6 +53,28 @@ func TestParseDuration(t *testing.T) {
 				t.Errorf("got %v, %q; want %v, %q", got, message, tc.want, tc.err)
 			}
 		})
+	}
+}
+
+// The schema and ParseDuration read the same texts as durations.
+func TestDurationHasThePatternOfTheSchema(t *testing.T) {
+	schema, err := os.ReadFile("../../config/crd/bases/cleaner.vtex.dev_cleaners.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`pattern: (\^.*\(ns\|.*)`).FindAllSubmatch(schema, -1)
+	if len(found) == 0 {
+		t.Fatal("the schema has no pattern of durations")
+	}
+	for _, m := range found {
+		pattern := regexp.MustCompile(string(m[1]))
+		for _, unit := range []string{"", "ns", "us", "µs", "ms", "s", "m", "h", "d", "w", "y", "S"} {
+			for _, number := range []string{"", "1", "1.5", ".5", "1.", "-1", "1s2"} {
+				if text := number + unit; pattern.MatchString(text) != IsDuration(text) {
+					t.Errorf("%q is a duration: %t, and by the schema it is %t", text, IsDuration(text), !IsDuration(text))
+				}
+			}
+		}
 	}
 }
 
