@@ -34,6 +34,14 @@ func TestIsProtected(t *testing.T) {
 	}
 }
 
+func TestDescribeProtected(t *testing.T) {
+	got := DescribeProtected(schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"})
+	want := "roles.rbac.authorization.k8s.io are protected unless the operator runs with --allow-protected-kinds=roles.rbac.authorization.k8s.io"
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestIsNamespace(t *testing.T) {
 	for resource, want := range map[string]bool{
 		"namespaces": true, "projects.project.openshift.io": true, "projects": false, "namespaces.project.openshift.io": false, "nodes": false,

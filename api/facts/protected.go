@@ -4,6 +4,8 @@
 package facts
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -24,6 +26,11 @@ func IsProtected(r schema.GroupResource) bool {
 	default:
 		return false
 	}
+}
+
+// DescribeProtected returns the message that objects of a protected resource are not deleted, and what allows it.
+func DescribeProtected(r schema.GroupResource) string {
+	return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", r, r)
 }
 
 // IsNamespace says that an object of a resource is a namespace. OpenShift serves each Namespace as a Project too: deleting the Project

@@ -19,14 +19,16 @@ type kindInfo struct {
 	clusterScoped         bool
 }
 
-// resourceName returns the resource as administrators write it: "<resource>.<group>", or "<resource>" for the core group.
-func (k kindInfo) resourceName() string {
-	return schema.GroupResource{Group: k.group, Resource: k.resource}.String()
+func (k kindInfo) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.group, Resource: k.resource}
 }
+
+// resourceName returns the resource as administrators write it: "<resource>.<group>", or "<resource>" for the core group.
+func (k kindInfo) resourceName() string { return k.groupResource().String() }
 
 // isProtected reports whether the kind is protected: clusters depend on its objects.
 func (k kindInfo) isProtected() bool {
-	return facts.IsProtected(schema.GroupResource{Group: k.group, Resource: k.resource})
+	return facts.IsProtected(k.groupResource())
 }
 
 // withServed returns k with what the API server says about the kind.

@@ -212,7 +212,7 @@ func (o *Options) explainUndeletable(spec *v1alpha1.Work, k kindInfo) string {
 	case k.group == v1alpha1.GroupVersion.Group:
 		return k.explainUntouchable()
 	case k.isProtected() && !slices.Contains(o.AllowProtectedKinds, k.resourceName()):
-		return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", k.resourceName(), k.resourceName())
+		return facts.DescribeProtected(k.groupResource())
 	}
 	return ""
 }

@@ -124,7 +124,7 @@ func (p Protection) forbidsKind(verb Verb, o *Object) string {
 	if verb == VerbPatch || verb == VerbRemoveFinalizer || !facts.IsProtected(r) || slices.Contains(p.AllowedKinds, r.String()) {
 		return ""
 	}
-	return fmt.Sprintf("%s are protected unless the operator runs with --allow-protected-kinds=%s", r.String(), r.String())
+	return facts.DescribeProtected(r)
 }
 
 // OfNamespace says why nothing in a namespace is touched; empty if it may be, and for what lies in none.
