@@ -26,11 +26,11 @@ func TestRunsEndAsTheAccountThatBeganThem(t *testing.T) {
 	committed := func(o Options, named string) *v1alpha1.Run {
 		s := spec(named)
 		work := s.Work()
-		decides, err := o.fingerprintWork(work)
+		fingerprint, err := o.fingerprintWork(work)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := &v1alpha1.Run{Number: 1, Decides: decides}
+		run := &v1alpha1.Run{Number: 1, Decides: fingerprint}
 		if a := o.identityPolicy().ServiceAccountOf(work); a != nil {
 			run.ServiceAccountName = a.Name
 		}

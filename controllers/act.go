@@ -75,7 +75,7 @@ func (p *committer) isHeldBack(watched plan.Plan) bool {
 	if p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.Rehearsed) != len(watched.ListItems()) {
 		return false
 	}
-	p.mem.held.Next, p.mem.held.Look = watched.Next, watched.Look
+	p.mem.held.Next, p.mem.held.NextCheck = watched.Next, watched.NextCheck
 	return true
 }
 
@@ -181,7 +181,7 @@ func (p *authority) findObstacle(ctx context.Context, release *plan.Release, not
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
 func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
-	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
+	fingerprint, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := life.CommitRun(p.store.Read.State(), in, decides, d)
+	run, remembered, todo := life.CommitRun(p.store.Read.State(), in, fingerprint, d)
 	run.ServiceAccountName = p.clients.Account.RecordedName(p.store.Cleaner)
 	err = p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number

@@ -171,7 +171,7 @@ func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 // run.
 func (p *authority) disablesHooks() bool {
 	if run := p.store.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
-		return run.Helm.DisableHooks || p.mem.decides != run.Decides
+		return run.Helm.DisableHooks || p.mem.fingerprint != run.Decides
 	}
 	return p.assignment.Work.Helm != nil && p.assignment.Work.Helm.DisableHooks
 }
@@ -253,11 +253,11 @@ func (r *CleanerReconciler) clientsBySpec(c v1alpha1.Owner, a *assignment.Assign
 func (r *CleanerReconciler) clientsForRun(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
 	account := r.opts.identityPolicy().AccountBySpec(c, a.Work)
 	if run := c.State().Run; run != nil && run.Result == "" {
-		decides, err := mem.fingerprintWork(a, &r.opts)
+		fingerprint, err := mem.fingerprintWork(a, &r.opts)
 		if err != nil {
 			return nil, err
 		}
-		if decides != run.Decides {
+		if fingerprint != run.Decides {
 			account = identity.ParseRecorded(c, run.ServiceAccountName)
 		}
 	}

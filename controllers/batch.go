@@ -295,11 +295,11 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("held by the finalizer")
-	decides, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
+	fingerprint, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := life.BeginBatch(b.store.Read.State(), &b.mem.run.Ledger, decides, rows, todo.ListForbidden(), b.executor.in.Now)
+	run, ledger := life.BeginBatch(b.store.Read.State(), &b.mem.run.Ledger, fingerprint, rows, todo.ListForbidden(), b.executor.in.Now)
 	run.ServiceAccountName = b.clients.Account.RecordedName(b.store.Cleaner)
 	err = b.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {

@@ -182,20 +182,20 @@ func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 // inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
 func (p *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
-		Owner:      p.planOwner(),
-		Spec:       p.assignment.Work,
-		Programs:   programs,
-		Snapshot:   s,
-		Protection: p.r.opts.newProtection(),
-		Now:        now,
-		Expected:   p.mem.expected,
-		Clock:      p.r.clockTrust(),
-		Holds:      p.mem.Holds,
-		Done:       p.mem.Done,
-		Backoff:    p.mem.Backoff,
-		Remade:     p.mem.Remade,
-		Room:       p.findRoom(),
-		Memory:     p.share,
+		Owner:       p.planOwner(),
+		Spec:        p.assignment.Work,
+		Programs:    programs,
+		Snapshot:    s,
+		Protection:  p.r.opts.newProtection(),
+		Now:         now,
+		Expected:    p.mem.expected,
+		Clock:       p.r.clockTrust(),
+		Holds:       p.mem.Holds,
+		Done:        p.mem.Done,
+		Backoff:     p.mem.Backoff,
+		Recreations: p.mem.Recreations,
+		Room:        p.findRoom(),
+		Memory:      p.share,
 	}
 }
 
@@ -215,7 +215,7 @@ func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.Asked
 	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
-		p.mem.Holds, p.mem.looks = d.Holds, looks.Looks{Steady: d.Steady, Again: d.Look}
+		p.mem.Holds, p.mem.looks = d.Holds, looks.Looks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
 		p.skipLook(in.Now)
 	}
@@ -286,10 +286,10 @@ func (p *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
 func (p *evaluator) askAgain(d reportedPlan) time.Time {
-	if !d.Look.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
-		d.Look = time.Time{}
+	if !d.NextCheck.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
+		d.NextCheck = time.Time{}
 	}
-	again := d.NextLook()
+	again := d.NextEvaluation()
 	if len(p.mem.Holds) > 0 { // also while a decision is said again
 		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
 			if at.After(p.mem.evaluated) {

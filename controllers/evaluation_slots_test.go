@@ -122,7 +122,7 @@ func TestAnEvaluationEndsWithItsCleaner(t *testing.T) {
 			r := newRig(t, done())
 			r.slots = fair.NewSlots(1, r.clock)
 			c := r.cleaner()
-			p := r.newSight(c.Namespace, 0)
+			p := r.newEvaluator(c.Namespace, 0)
 			ctx, end := p.beginEvaluation(t.Context())
 			change(c)
 			r.evaluations.CancelOutdated(c)

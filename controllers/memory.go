@@ -79,8 +79,8 @@ type shortcuts struct {
 	listening time.Time
 	// calm says when the next event may be of interest.
 	calm calm
-	// decides is the fingerprint of what a version of the Cleaner does.
-	decides, version string
+	// fingerprint sums up what a version of the Cleaner does.
+	fingerprint, version string
 	// queried is what the targets ask for, while the Cleaner listens.
 	queried queried
 	// pace is how many requests a second limits let through.
@@ -144,14 +144,14 @@ func newMemory(uid types.UID) *memory {
 
 // fingerprintWork returns the fingerprint of what a Cleaner does, computed once for each version.
 func (m *memory) fingerprintWork(a *assignment.Assignment, o *Options) (string, error) {
-	if m.decides != "" && m.version == a.Version {
-		return m.decides, nil
+	if m.fingerprint != "" && m.version == a.Version {
+		return m.fingerprint, nil
 	}
 	d, err := o.fingerprintWork(a.Work)
 	if err != nil {
 		return "", err
 	}
-	m.decides, m.version = d, a.Version
+	m.fingerprint, m.version = d, a.Version
 	return d, nil
 }
 
@@ -173,7 +173,7 @@ func (m *memory) pauseReads(show plan.Plan, wait *time.Duration, limit time.Dura
 // holdReads holds the next live reads back, and remembers what the status shows meanwhile.
 func (m *memory) holdReads(show plan.Plan, wait time.Duration, now time.Time) reportedPlan {
 	m.retryAt = now.Add(wait)
-	show.Next, show.Look, show.Flip = m.retryAt, time.Time{}, time.Time{}
+	show.Next, show.NextCheck, show.FlipsAt = m.retryAt, time.Time{}, time.Time{}
 	m.held = reportedPlan{show}
 	return m.held
 }

@@ -229,7 +229,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if at := p.store.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = moments.ChooseEarlier(until, p.triggers.NextLook(now))
+	until = moments.ChooseEarlier(until, p.triggers.NextCheck(now))
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}

@@ -88,7 +88,7 @@ func TestAskAgain(t *testing.T) {
 			p.mem.evaluated = now
 			d := plan.Plan{Next: now.Add(time.Hour)}
 			if tc.look != 0 {
-				d.Look = now.Add(tc.look)
+				d.NextCheck = now.Add(tc.look)
 			}
 			if got := p.evaluator.askAgain(reportedPlan{d}).Sub(now); got != tc.want {
 				t.Errorf("it comes back after %s, want %s", got, tc.want)

@@ -55,7 +55,7 @@ func (p *openRun) forgetOld() {
 	}
 	p.mem.Done = p.mem.Done.DropOlder(now, per)
 	p.mem.Backoff.DropExpired(now)
-	p.mem.Remade.DropExpired(now)
+	p.mem.Recreations.DropExpired(now)
 	p.mem.Patches.DropExpired(now)
 	if limit := actuate.NewRateLimiter(perSecond); p.mem.pace == nil || p.mem.pace.Limit() != limit.Limit() {
 		p.mem.pace = limit

@@ -237,7 +237,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	}
 	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Remade.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
+	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
 		b.journal.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {
@@ -402,7 +402,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 // LogIntent records a request before it is sent.
 func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 	o.log.Info("Intent", "evaluation", o.executor.in.Now.UTC().Format(time.RFC3339Nano), "run", o.executor.number, "rule", s.Rule, "verb", s.Verb,
-		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.decides)
+		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.fingerprint)
 }
 
 // mayGoOn reports whether the spec is the one that was decided on. An open run continues after an edit that decides nothing.
@@ -411,8 +411,8 @@ func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error)
 	if err != nil || same || o.executor.run == nil {
 		return same, err
 	}
-	decides, err := o.r.fingerprintOf(ctx, c)
-	return err == nil && decides == o.store.Cleaner.State().Run.Decides, err
+	fingerprint, err := o.r.fingerprintOf(ctx, c)
+	return err == nil && fingerprint == o.store.Cleaner.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.

@@ -68,8 +68,8 @@ type Input struct {
 	Done limits.Done
 	// Backoff is which objects wait after failures.
 	Backoff backoff.Failures
-	// Remade is what was deleted, and made anew by somebody.
-	Remade backoff.Recreations
+	// Recreations is what was deleted, and made anew by somebody.
+	Recreations backoff.Recreations
 	// Room is for how much there is room in memory between decisions; nil where nobody shares it.
 	Room *Room
 	// Memory is what the evaluation shares with others; nil: nothing.
@@ -147,22 +147,22 @@ type Plan struct {
 	Data string
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
 	Next time.Time
-	// Flip is when time alone makes a condition give another answer, where the conditions do not hold and that is exactly
+	// FlipsAt is when time alone makes a condition give another answer, where the conditions do not hold and that is exactly
 	// known; zero if not. It is not before Next.
-	Flip time.Time
-	// Look is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
+	FlipsAt time.Time
+	// NextCheck is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
 	// interest to people: an item of a rule may be due then, or nothing happens.
-	Look time.Time
-	// Steady is until when the passage of time changes no result of the rules: the time of the plan if that is unknown, and zero if the rules
-	// were not evaluated.
+	NextCheck time.Time
+	// Steady is until when no answer that rules gave changes by time alone: the moment of the plan if nobody knows, and zero if they were
+	// not asked.
 	Steady time.Time
 }
 
 // always is for how long an answer holds that time does not change.
 const always = 10 * 365 * 24 * time.Hour
 
-// NextLook is when to make another plan if nothing happens: at Next, or at Look.
-func (p *Plan) NextLook() time.Time { return moments.ChooseEarlier(p.Next, p.Look) }
+// NextEvaluation is when to make another plan if nothing happens: at Next, or at NextCheck.
+func (p *Plan) NextEvaluation() time.Time { return moments.ChooseEarlier(p.Next, p.NextCheck) }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func ComputePlan(ctx context.Context, in Input) Plan {
@@ -189,8 +189,8 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
 	}
-	if !p.Look.Before(p.Next) {
-		p.Look = time.Time{}
+	if !p.NextCheck.Before(p.Next) {
+		p.NextCheck = time.Time{}
 	}
 	return p
 }
@@ -213,18 +213,18 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		return p
 	}
 	if !isClosed(results) {
-		p.Look = moments.ChooseEarlier(p.Look, ahead{in}.byOurClock(foresight.Until))
+		p.NextCheck = moments.ChooseEarlier(p.NextCheck, ahead{in}.byOurClock(foresight.Until))
 		return p
 	}
 	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))
 	switch {
 	case exact:
-		p.Flip = ahead{in}.byOurClock(flip)
-		p.Next = p.Flip
+		p.FlipsAt = ahead{in}.byOurClock(flip)
+		p.Next = p.FlipsAt
 	case p.Reason == v1alpha1.ReasonConditionsNotMet && in.Spec.Retry != nil && in.Spec.Retry.Monotonic:
 		p.Next = ahead{in}.whenTrue(ctx, see, results)
 	default:
-		p.Look = ahead{in}.byOurClock(flip)
+		p.NextCheck = ahead{in}.byOurClock(flip)
 	}
 	return p
 }
@@ -494,12 +494,12 @@ func (in ahead) byOurClock(moment time.Time) time.Time {
 // foreseeHolds is the plan with until when time alone changes nothing of what holds. If nobody knows it is looked at again soon, as decideRules
 // says.
 func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
-	soon, until := p.Look, in.byOurClock(f.Until)
-	p.Look = time.Time{}
+	soon, until := p.NextCheck, in.byOurClock(f.Until)
+	p.NextCheck = time.Time{}
 	switch {
 	case !p.Asked:
 	case f.Unknown:
-		p.Steady, p.Look = in.Now, soon
+		p.Steady, p.NextCheck = in.Now, soon
 	case until.IsZero():
 		p.Steady = in.Now.Add(always)
 	default:

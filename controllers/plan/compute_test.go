@@ -433,11 +433,11 @@ func TestTrouble(t *testing.T) {
 
 	// Of several that wait the one that is refused is named, though another one comes first.
 	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
-	in.Backoff, in.Remade = backoff.Failures{}, backoff.Recreations{}
+	in.Backoff, in.Recreations = backoff.Failures{}, backoff.Recreations{}
 	for !in.Backoff["uid-a"].IsUnstable() {
 		in.Backoff.RecordConflict("uid-a", 1, in.Now)
 	}
-	looping(in.Remade, p("b"), in.Now)
+	looping(in.Recreations, p("b"), in.Now)
 	if got := ComputePlan(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
 		t.Errorf("it says %s: %s, of %v", got.Stuck, got.Refused, got.Deferred)
 	}

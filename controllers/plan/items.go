@@ -262,7 +262,7 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 		if b.IsUnstable() {
 			reason = v1alpha1.ReasonTargetUnstable
 		}
-	} else if e, waits := d.in.Remade.FindWait(o.Place(), o.UID, d.in.Now); waits {
+	} else if e, waits := d.in.Recreations.FindWait(o.Place(), o.UID, d.in.Now); waits {
 		reason, why, until = v1alpha1.ReasonRecreationLoop, e.DescribeWait(), e.Until
 	}
 	if reason == "" {

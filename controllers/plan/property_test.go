@@ -133,7 +133,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 // bytesOf is all that a plan says.
 func bytesOf(t *rapid.T, p Plan) string {
 	text, err := json.Marshal([]any{
-		p.Verdict, p.Reason, p.Message, p.Conditions, p.Steps, p.Withheld, p.Pending, p.Errors, p.Confirm, p.Deferred, p.TrippedBy, p.Next, p.Look, p.Steady,
+		p.Verdict, p.Reason, p.Message, p.Conditions, p.Steps, p.Withheld, p.Pending, p.Errors, p.Confirm, p.Deferred, p.TrippedBy, p.Next, p.NextCheck, p.Steady,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		p.Next = moments.ChooseEarlier(p.Next, p.Pending[0].Until)
 	}
 	if d.blindFor > 0 { // in case that nobody knows until when time changes nothing
-		p.Look = in.Now.Add(d.blindFor / 2)
+		p.NextCheck = in.Now.Add(d.blindFor / 2)
 	}
 	return d
 }

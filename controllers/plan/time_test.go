@@ -137,11 +137,11 @@ func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 				tc.change(&in)
 			}
 			p := ComputePlan(t.Context(), in)
-			if got := p.NextLook().Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
+			if got := p.NextEvaluation().Sub(born); p.Verdict != v1alpha1.VerdictWait || got != tc.want {
 				t.Errorf("%s: got %s and %s, want %s", tc.reason, p.Verdict, got, tc.want)
 			}
-			if tc.flip != p.Flip.Equal(p.Next) {
-				t.Errorf("next is %s, and the flip %s", p.Next, p.Flip)
+			if tc.flip != p.FlipsAt.Equal(p.Next) {
+				t.Errorf("next is %s, and the flip %s", p.Next, p.FlipsAt)
 			}
 			if diff := cmp.Diff(p, ComputePlan(t.Context(), in)); diff != "" {
 				t.Errorf("equal inputs gave different plans:\n%s", diff)
@@ -194,11 +194,11 @@ func TestLookIsTheMomentAtWhichTimeAloneChangesAnItem(t *testing.T) {
 			in := input(t, &spec, seen(pod("a", older(0)), pod("b", older(7)), pod("c", older(3))))
 			in.Clock.Ahead = tc.ahead
 			p := ComputePlan(t.Context(), in)
-			if got := p.NextLook().Sub(in.Now); got != tc.want {
+			if got := p.NextEvaluation().Sub(in.Now); got != tc.want {
 				t.Errorf("%s %s: it is looked again after %s, want %s", p.Verdict, p.Message, got, tc.want)
 			}
-			if !p.Flip.IsZero() {
-				t.Errorf("people are told of %s", p.Flip)
+			if !p.FlipsAt.IsZero() {
+				t.Errorf("people are told of %s", p.FlipsAt)
 			}
 		})
 	}
@@ -214,7 +214,7 @@ func TestAWrongWordDeletesNothing(t *testing.T) {
 		if due := in.Now.Sub(born) > 26*time.Hour && in.Now.Minute() < 30; due != (p.Verdict == v1alpha1.VerdictAct) {
 			t.Fatalf("at %s: %s", in.Now, p.Verdict)
 		}
-		next := p.NextLook()
+		next := p.NextEvaluation()
 		if !next.After(in.Now) || next.Sub(in.Now) > 5*time.Hour {
 			t.Fatalf("at %s the next evaluation is at %s", in.Now, next)
 		}
@@ -353,8 +353,8 @@ func TestSteady(t *testing.T) {
 			if tc.want < 0 && !got.Steady.IsZero() || tc.want >= 0 && !got.Steady.Equal(in.Now.Add(tc.want)) {
 				t.Errorf("%s: got %s, which is %s from now, want %s", tc.reason, got.Steady, got.Steady.Sub(in.Now), tc.want)
 			}
-			if tc.look != 0 && !got.Look.Equal(in.Now.Add(tc.look)) {
-				t.Errorf("%s: it is looked at again %s from now, want %s", tc.reason, got.Look.Sub(in.Now), tc.look)
+			if tc.look != 0 && !got.NextCheck.Equal(in.Now.Add(tc.look)) {
+				t.Errorf("%s: it is looked at again %s from now, want %s", tc.reason, got.NextCheck.Sub(in.Now), tc.look)
 			}
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()

@@ -27,9 +27,9 @@ const (
 type Items struct {
 	// Holds are since when something holds.
 	Holds holds.Holds
-	// Backoff are the objects that wait after failures, and Remade those that were made anew.
-	Backoff backoff.Failures
-	Remade  backoff.Recreations
+	// Backoff are the objects that wait after failures, and Recreations those that were made anew.
+	Backoff     backoff.Failures
+	Recreations backoff.Recreations
 	// Unconfirmed are the items that wait for live reads to say the same.
 	Unconfirmed life.Unconfirmed
 	// Awaited is what live reads want of a Cleaner that cleans once, and the watches have yet to show.
@@ -51,7 +51,7 @@ type Items struct {
 // NewItems makes an empty one.
 func NewItems() Items {
 	return Items{
-		Backoff: backoff.Failures{}, Remade: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Lagging: life.Lagging{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
+		Backoff: backoff.Failures{}, Recreations: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Lagging: life.Lagging{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
 	}
 }
 
@@ -61,7 +61,7 @@ func (m *Items) CountBytes() int64 {
 	for _, e := range m.Backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
-	for place := range m.Remade {
+	for place := range m.Recreations {
 		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
 	}
 	return n + m.Patches.CountBytes()
@@ -85,7 +85,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetDeeds(), life.Lagging{}
-	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Remade = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
+	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Recreations = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetLooks()
 }
@@ -93,7 +93,7 @@ func (m *Items) Forget(evaluated time.Time) {
 // AskAgain forgets what keeps something from being tried again: its author asks for it.
 func (m *Items) AskAgain() {
 	m.Awaited = life.Awaited{}
-	clear(m.Remade)
+	clear(m.Recreations)
 	clear(m.Unconfirmed)
 	clear(m.Patches)
 	clear(m.Rehearsed)

@@ -26,7 +26,7 @@ func full() *Items {
 	m.Holds = holds.Holds{"r": {Since: map[sums.Sum]holds.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
 	for range 5 {
-		m.Remade.RecordDeletion(o.Place(), o.UID, epoch)
+		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)
 	}
 	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
@@ -46,7 +46,7 @@ func (m *Items) kinds() map[string]int {
 		told = 1
 	}
 	return map[string]int{
-		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Remade), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()), "lagging": len(m.Lagging),
+		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Recreations), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()), "lagging": len(m.Lagging),
 		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed),
 	}
 }

@@ -270,7 +270,7 @@ func (r Report) announcedLook(d plan.Plan) time.Time {
 	case len(d.Pending) > 0:
 		return d.Pending[0].Until
 	case r.Work.Schedule == "":
-		return d.Flip
+		return d.FlipsAt
 	default:
 		return time.Time{}
 	}

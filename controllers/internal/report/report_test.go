@@ -261,7 +261,7 @@ func TestAnnouncedTimes(t *testing.T) {
 // TestAnnouncedLook shows which look is news: a period and a schedule are not.
 func TestAnnouncedLook(t *testing.T) {
 	next, flip, pending := now.Add(time.Minute), now.Add(time.Hour), now.Add(2*time.Hour)
-	d := plan.Plan{Next: next, Flip: flip}
+	d := plan.Plan{Next: next, FlipsAt: flip}
 	if at := newTestReport(t, &v1alpha1.Cleaner{}).announcedLook(d); !at.Equal(next) {
 		t.Errorf("one that cleans once announces %s", at)
 	}

@@ -191,8 +191,8 @@ func (p *Triggers) RecordRequest(ctx context.Context) error {
 	return err
 }
 
-// NextLook is when a request wants to be looked at next; zero: never.
-func (p *Triggers) NextLook(now time.Time) (next time.Time) {
+// NextCheck is when a request wants to be looked at next; zero: never.
+func (p *Triggers) NextCheck(now time.Time) (next time.Time) {
 	if ends := p.endOfRequest().Add(time.Millisecond); ends.After(now) { // status says so then
 		next = ends
 	}

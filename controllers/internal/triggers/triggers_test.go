@@ -306,7 +306,7 @@ func TestRefuseAsker(t *testing.T) {
 			if tc.next > 0 {
 				want = epoch.Add(tc.next)
 			}
-			if next := p.NextLook(epoch); !next.Equal(want) {
+			if next := p.NextCheck(epoch); !next.Equal(want) {
 				t.Errorf("it is looked at next at %s, want %s", next, want)
 			}
 		})

@@ -194,13 +194,13 @@ func (j *guard) MayStart() error {
 	if err != nil {
 		return err
 	}
-	decides, err := j.Fingerprint(j.ctx, c)
+	fingerprint, err := j.Fingerprint(j.ctx, c)
 	switch {
 	case err != nil:
 		return err
 	case c.GetDeletionTimestamp() != nil:
 		return errors.New("the Cleaner was deleted")
-	case decides != j.Decides:
+	case fingerprint != j.Decides:
 		return errors.New("the spec was edited")
 	}
 	return nil

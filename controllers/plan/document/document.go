@@ -110,7 +110,7 @@ const (
 // WritePlan is a plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
 func WritePlan(p *plan.Plan, owner plan.Owner, at time.Time, warnings []string) Plan {
 	d := Plan{
-		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextLook()},
+		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextEvaluation()},
 		Conditions: []Condition{}, Steps: []Step{}, Withheld: []Withheld{}, Pending: []Pending{},
 		Errors: []Error{}, Warnings: append([]string{}, warnings...),
 	}

@@ -53,7 +53,7 @@ func TestWritePlan(t *testing.T) {
 	sent := patch
 	sent.Body = []byte(`{"status":{"n":3,"phase":"Failed"}}`)
 	p := plan.Plan{
-		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: now.Add(time.Minute), Look: now.Add(time.Hour),
+		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: now.Add(time.Minute), NextCheck: now.Add(time.Hour),
 		Conditions: []v1alpha1.ConditionOutcome{{Expression: "pods.items.size() > 0", Value: &yes}},
 		Steps: []plan.Step{
 			{Rule: "r", Verb: plan.VerbPatch, Object: pod("a"), Patch: &sent, Reason: "it is done"},
@@ -146,7 +146,7 @@ func TestWritePlanOfARelease(t *testing.T) {
 // An error of one item says no number, and the next look is the earlier one of two.
 func TestWritePlanOfErrors(t *testing.T) {
 	p := plan.Plan{
-		Errors: []v1alpha1.ItemError{{Rule: "r", Field: "rules[0].forEach", Message: "no", Count: 1}}, Next: born.Add(time.Hour), Look: born.Add(time.Minute),
+		Errors: []v1alpha1.ItemError{{Rule: "r", Field: "rules[0].forEach", Message: "no", Count: 1}}, Next: born.Add(time.Hour), NextCheck: born.Add(time.Minute),
 	}
 	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, born, nil)).(map[string]any)
 	for field, want := range map[string]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// decidesPrefix is the version of what Decides hashes. Another one in a status counts as an edit.
-const decidesPrefix = "v1:"
+// fingerprintPrefix is the version of what Decides hashes. Another one in a status counts as an edit.
+const fingerprintPrefix = "v1:"
 
 // FingerprintWork is a fingerprint of the part of a spec that decides what is deleted and when. Suspend, mode, retry, the
 // schedule, the sink, its auth and what it is sent may change under an open run; anything else stops it. Of a template, what it
@@ -40,5 +40,5 @@ func FingerprintWork(work *v1alpha1.Work) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(text)
-	return decidesPrefix + hex.EncodeToString(sum[:16]), nil
+	return fingerprintPrefix + hex.EncodeToString(sum[:16]), nil
 }

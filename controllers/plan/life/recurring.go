@@ -65,12 +65,12 @@ func IsRunFull(run *v1alpha1.Run) bool {
 
 // BeginBatch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
 // run that is finished, or of none, it makes a new one.
-func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, decides string, rows []plan.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
+func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows []plan.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
 	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
 	if s.Run != nil && s.Run.Result == "" {
 		run = SettleRun(s.Run, l)
 	}
-	run.Decides, run.Withheld = decides, addWithheld(run.Withheld, withheld)
+	run.Decides, run.Withheld = fingerprint, addWithheld(run.Withheld, withheld)
 	for _, row := range rows {
 		run.Rows = append(run.Rows, row.String())
 	}

@@ -25,10 +25,10 @@ const (
 
 // CommitRun is the run that records a plan, before anything of it is done, and what the process that records it remembers.
 // The plan was decided on live reads that were begun no earlier than in.Now. What of it is carried out is in todo.
-func CommitRun(before *v1alpha1.CleanerStatus, in plan.Input, decides string, p plan.Plan) (run *v1alpha1.Run, m *Memory, todo plan.Plan) {
+func CommitRun(before *v1alpha1.CleanerStatus, in plan.Input, fingerprint string, p plan.Plan) (run *v1alpha1.Run, m *Memory, todo plan.Plan) {
 	run = &v1alpha1.Run{
 		Number:    before.Runs + 1,
-		Decides:   decides,
+		Decides:   fingerprint,
 		DecidedAt: metav1.NewTime(in.Now),
 		Withheld:  addWithheld(nil, p.ListForbidden()),
 		Data:      p.Data,
