@@ -26,7 +26,7 @@ const (
 	maxFiles   = 16
 	// maxOneWord is the percentage of functions whose name is a single word, and fewFunctions how many a package has at least
 	// for this to mean something.
-	maxOneWord   = 35
+	maxOneWord   = 33
 	fewFunctions = 10
 )
 
