@@ -93,6 +93,42 @@ func TestSlotsAreAskedFor(t *testing.T) {
 	}
 }
 
+// TestManyGoAtTheSpeedOfTheSlots shows that hundreds of releases that expire at once begin as soon as slots are free: each is woken once, when
+// its slot is there, and no slot is empty while another one waits.
+func TestManyGoAtTheSpeedOfTheSlots(t *testing.T) {
+	const releases, slots = 600, 8
+	ready := make(chan types.NamespacedName, releases)
+	p := NewPool(fair.NewSlots(slots, clock.RealClock{}), func(key types.NamespacedName) { ready <- key })
+	for n := range releases {
+		p.AskSlot(types.NamespacedName{Namespace: fmt.Sprint("ns-", n%20), Name: fmt.Sprint(n)})
+	}
+	begun := map[types.NamespacedName]int{}
+	for rounds := 1; len(begun) < releases; rounds++ {
+		if len(ready) == 0 || len(ready) > slots {
+			t.Fatalf("in round %d %d have a slot, and %d of %d were begun", rounds, len(ready), len(begun), releases)
+		}
+		if rounds > releases/(slots/2) {
+			t.Fatalf("%d of %d were begun after %d rounds", len(begun), releases, rounds)
+		}
+		end := make(chan struct{})
+		for range len(ready) {
+			key := <-ready
+			if p.FindSlot(key) != life.SlotHeld {
+				t.Fatalf("%s is woken without a slot", key)
+			}
+			begun[key]++
+			p.RunJob(t.Context(), key, func(context.Context) { <-end })
+		}
+		close(end)
+		p.jobs.Wait()
+	}
+	for key, n := range begun {
+		if n != 1 {
+			t.Errorf("%s was begun %d times", key, n)
+		}
+	}
+}
+
 // TestJobsEnd shows that one that is under way ends when it is told to, or when the manager stops, which waits for it; and that none
 // begins after that.
 func TestJobsEnd(t *testing.T) {
