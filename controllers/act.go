@@ -38,7 +38,7 @@ type committer struct{ *pass }
 // gave, or why they were not enough.
 func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (reportedPlan, error) {
 	if p.isHeldBack(watched) {
-		return p.mem.held, nil
+		return p.mem.paused, nil
 	}
 	if err := p.readToCommit(ctx, &in); err != nil {
 		return reportedPlan{watched}, err
@@ -72,10 +72,10 @@ func (p *committer) isHeldBack(watched plan.Plan) bool {
 		return false
 	}
 	p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(watched))
-	if p.mem.held.Reason != v1alpha1.ReasonDryRun || len(p.mem.Rehearsed) != len(watched.ListItems()) {
+	if p.mem.paused.Reason != v1alpha1.ReasonDryRun || len(p.mem.Rehearsed) != len(watched.ListItems()) {
 		return false
 	}
-	p.mem.held.Next, p.mem.held.NextCheck = watched.Next, watched.NextCheck
+	p.mem.paused.Next, p.mem.paused.NextCheck = watched.Next, watched.NextCheck
 	return true
 }
 
@@ -115,11 +115,11 @@ func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
 		(&executor{pass: p.pass, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
 		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
-		p.mem.held = reportedPlan{p.recurrence.describeRehearsal(agreed)}
+		p.mem.paused = reportedPlan{p.recurrence.describeRehearsal(agreed)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
-			p.mem.holdReads(p.mem.held.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
+			p.mem.holdReads(p.mem.paused.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
 		}
-		return p.mem.held, nil
+		return p.mem.paused, nil
 	}
 	return reportedPlan{agreed}, p.commitRun(ctx, in, agreed)
 }

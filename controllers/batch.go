@@ -88,7 +88,7 @@ type batches struct {
 func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
 	w.recurrence.forgetReports(d)
-	w.todo = w.recurrence.leaveOutHeld(d)
+	w.todo = w.recurrence.leaveOutUnconfirmed(d)
 }
 
 // doBatch does one batch, and says what follows.
@@ -112,7 +112,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	case w.isOver(), !acted && !b.doubted:
 		return restIsLeft, nil
 	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
-		w.todo = w.recurrence.leaveOutHeld(w.decision)
+		w.todo = w.recurrence.leaveOutUnconfirmed(w.decision)
 		return moreToDo, nil
 	}
 	return w.decideAfter(ctx, b), nil
@@ -247,7 +247,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
 	}
-	b.mem.held = reportedPlan{last}
+	b.mem.paused = reportedPlan{last}
 	return true
 }
 
@@ -392,7 +392,7 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 		return reportedPlan{d}, err
 	}
 	if p.asksForDeeds(todo) {
-		return p.mem.held, nil
+		return p.mem.paused, nil
 	}
 	if !p.asksForDeeds(d) && p.triggers.OverWith(d) {
 		p.triggers.PassTick() // also if what follows cannot be recorded
@@ -406,7 +406,7 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 		d.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 		return reportedPlan{d}, p.endTick(ctx, d)
 	case p.asksForDeeds(d):
-		return p.describeHeld(d), nil
+		return p.describeUnconfirmed(d), nil
 	}
 	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
 	return reportedPlan{d}, p.endTick(ctx, d)
@@ -437,8 +437,8 @@ func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
 	return reportedPlan{d}
 }
 
-// leaveOutHeld is what a decision wants of items that need not wait for live reads to say the same.
-func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
+// leaveOutUnconfirmed is what a decision wants of items that need not wait for live reads to say the same.
+func (p *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
 	if p.isDryRun() {
 		d = p.mem.Rehearsed.LeaveOut(d)
 	}
@@ -452,9 +452,9 @@ func (p *recurrence) leaveOutHeld(d plan.Plan) plan.Plan {
 	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
 }
 
-// describeHeld returns what to report when all remaining items wait for live reads to confirm them.
-func (p *recurrence) describeHeld(d plan.Plan) reportedPlan {
-	out := p.mem.held
+// describeUnconfirmed returns what to report when all remaining items wait for live reads to confirm them.
+func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
+	out := p.mem.paused
 	out.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 	out.Pending, out.Withheld = d.Pending, d.Withheld
 	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused

@@ -51,12 +51,12 @@ type rebuilt struct {
 }
 
 // pauses are the waits between live reads. After a decision that they did not confirm, and after a run that left something behind, the
-// next ones wait until retryAt; meanwhile the status shows held. disagreed and rested are the last waits of the first and the second
+// next ones wait until retryAt; meanwhile the status shows paused. disagreed and rested are the last waits of the first and the second
 // kind: they grow, except while Awaited waits for the watches. asked is the value with which an author ends the wait: a change of it ends
 // the wait at once.
 type pauses struct {
 	retryAt           time.Time
-	held              reportedPlan
+	paused            reportedPlan
 	disagreed, rested time.Duration
 	asked             string
 }
@@ -110,7 +110,7 @@ func (s *memories) memoryOf(key types.NamespacedName) *memory {
 
 // settleMemory ends a pass: what it remembers is bounded.
 func (s *memories) settleMemory(key types.NamespacedName, mem *memory) {
-	mem.held = reportedPlan{remembered.TrimPlan(mem.held.Plan)}
+	mem.paused = reportedPlan{remembered.TrimPlan(mem.paused.Plan)}
 	s.EndPass(key, mem)
 }
 
@@ -174,15 +174,15 @@ func (m *memory) pauseReads(show plan.Plan, wait *time.Duration, limit time.Dura
 func (m *memory) holdReads(show plan.Plan, wait time.Duration, now time.Time) reportedPlan {
 	m.retryAt = now.Add(wait)
 	show.Next, show.NextCheck, show.FlipsAt = m.retryAt, time.Time{}, time.Time{}
-	m.held = reportedPlan{show}
-	return m.held
+	m.paused = reportedPlan{show}
+	return m.paused
 }
 
 // forgetUnconfirmed records that the watches want nothing: what live reads did not confirm is over, and later work does not wait for it.
 // The pause after a run that left something behind stays.
 func (m *memory) forgetUnconfirmed() {
 	m.disagreed, m.Awaited = 0, life.Awaited{}
-	if m.held.Reason != v1alpha1.ReasonPartial {
+	if m.paused.Reason != v1alpha1.ReasonPartial {
 		m.retryAt = time.Time{}
 	}
 }

@@ -26,7 +26,7 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	said := plan.Plan{Reason: "Because"}
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		got := m.pauseReads(said, &m.disagreed, 10*time.Second, now)
-		if got.Next != now.Add(want*time.Second) || m.held.Reason != "Because" {
+		if got.Next != now.Add(want*time.Second) || m.paused.Reason != "Because" {
 			t.Fatalf("it waits until %s, want %s", got.Next, now.Add(want*time.Second))
 		}
 		m.resumeReads(fmt.Sprint(c.Generation), c)

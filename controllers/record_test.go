@@ -167,7 +167,7 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
-			c := o.Read.(*v1alpha1.Cleaner)
+			c := o.store.Read.(*v1alpha1.Cleaner)
 			c.Status.Runs, c.Status.Unsent, c.Status.Run.Result = 1, c.Status.Run.DeepCopy(), tc.result
 			sign(t, o.Ring, c)
 			o.store(t, c)
@@ -175,12 +175,12 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 			if refusal, err := o.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
 				t.Fatalf("got %v, %v", refusal, err)
 			}
-			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.Read.State(), "carried on": o.Cleaner.State()} {
+			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.store.Read.State(), "carried on": o.Cleaner.State()} {
 				if s.Run != nil || s.Unsent != nil || s.Runs != 1 {
 					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
 				}
 			}
-			if _, err := records.VerifyRecord(o.Ring, o.Read); err != nil {
+			if _, err := records.VerifyRecord(o.Ring, o.store.Read); err != nil {
 				t.Errorf("what takes its place is not signed: %v", err)
 			}
 			o.RecordEvents()

@@ -391,7 +391,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsHeld(c.Common()):
+	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
 		return store.ErrChanged
 	case moments.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
 		return store.ErrChanged

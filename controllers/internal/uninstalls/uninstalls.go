@@ -249,7 +249,7 @@ func (j *guard) knownCleaner() (v1alpha1.Owner, error) {
 	switch {
 	case c.GetUID() != j.UID:
 		return nil, errors.New("the Cleaner is gone")
-	case life.IsHeld(c.Common()):
+	case life.IsPaused(c.Common()):
 		return nil, errors.New("the Cleaner is suspended")
 	case j.SuspectClock() != "":
 		return nil, errors.New(j.SuspectClock())

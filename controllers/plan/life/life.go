@@ -127,8 +127,8 @@ func UndeliveredRun(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
 	return nil
 }
 
-// IsHeld says that nothing may be deleted for this Cleaner now, because its author said so.
-func IsHeld(s *v1alpha1.CommonSpec) bool {
+// IsPaused says that nothing may be deleted for this Cleaner now, because its author said so.
+func IsPaused(s *v1alpha1.CommonSpec) bool {
 	return s.Suspend || s.Mode == v1alpha1.ModeDryRun
 }
 
@@ -286,7 +286,7 @@ func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
 		return v.endRun(run, m, v1alpha1.ResultAbandoned, "the Cleaner was deleted")
 	case stop != "":
 		return v.endRun(run, m, v1alpha1.ResultPartial, stop)
-	case IsHeld(v.Cleaner.Common()):
+	case IsPaused(v.Cleaner.Common()):
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}
 	case v.ClockSuspect:
 		return v.waitUntil(v.Now.Add(ClockRetry), v1alpha1.ReasonClockSkewSuspected)
@@ -310,7 +310,7 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		return Request{Kind: LookRelease}
 	}
 	if m.isOurs(run) && !v.graceOver() {
-		if IsHeld(v.Cleaner.Common()) {
+		if IsPaused(v.Cleaner.Common()) {
 			return v.waitUntil(time.Time{}, v1alpha1.ReasonSuspended)
 		}
 		if v.ClockSuspect {

@@ -48,7 +48,7 @@ func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
 // room.
 func AtRest(c v1alpha1.Owner, l *Ledger) Request {
 	s := c.State()
-	if s.Run == nil || s.Run.Result != "" || IsHeld(c.Common()) {
+	if s.Run == nil || s.Run.Result != "" || IsPaused(c.Common()) {
 		return Request{Kind: Idle}
 	}
 	return View{Cleaner: c}.settleRun(s.Run, l)
