@@ -220,7 +220,7 @@ func (f *foreseer) readAhead(v *variable, known *aheadMemo, from *meter.Budget) 
 
 func (f *foreseer) computeAhead(v *variable, made *aheadMemo, from *meter.Budget) {
 	if !v.expression.ahead.ensureProgram() {
-		made.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be foreseen"}
+		made.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be predicted"}
 		return
 	}
 	p := f.of.p

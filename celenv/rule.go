@@ -430,7 +430,7 @@ func (i *Item) evaluateNamespace(x *expression) (string, *expr.Error) {
 	}
 	namespace, problem := i.evaluateText(x, maxName)
 	if problem == nil && namespace == "" {
-		problem = x.locateError(&expr.Error{Kind: expr.Runtime, Message: "the namespace is empty", Hint: "leave it out for that of the item, and for cluster-scoped kinds"})
+		problem = x.locateError(&expr.Error{Kind: expr.Runtime, Message: "the namespace is empty", Hint: "leave it out for the namespace of the item, and for cluster-scoped kinds"})
 	}
 	return namespace, problem
 }

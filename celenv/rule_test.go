@@ -312,7 +312,7 @@ func TestItemErrors(t *testing.T) {
 		"key":                {problem(b.EvaluateKey()), `rules[0].key at 1:15: no such key: labels on item (ns/b); write item.metadata.?labels[?"a"].orValue("")`},
 		"reason":             {problem(b.EvaluateReason()), "rules[0].reason at 1:1: reason must be a string, and this gave a int; wrap in string()"},
 		"confirm":            {confirm0, "rules[0].confirm[0].name at 1:1: name must be a string, or a list of strings, and this list has a int in it"},
-		"namespace":          {confirm1, "rules[0].confirm[1].namespace at 1:1: the namespace is empty; leave it out for that of the item, and for cluster-scoped kinds"},
+		"namespace":          {confirm1, "rules[0].confirm[1].namespace at 1:1: the namespace is empty; leave it out for the namespace of the item, and for cluster-scoped kinds"},
 		"action's when":      {problem(b.EvaluateActionWhen(0)), "rules[0].actions[0].when at 1:3: division by zero (int / int)"},
 		"action's object":    {problem(b.EvaluateActionObject(0)), "rules[0].actions[0].object at 1:1: this is no object: it has no apiVersion, kind and metadata.name; give an object of a target"},
 		"no object":          {problem(record.EvaluateActionObject(1)), "rules[0].actions[1]: the item is no object, and the action does not say what it is about; add object: to the action"},

@@ -198,7 +198,7 @@ func keepWanted(first, last Plan, may func(*Step) bool) Plan {
 	return out
 }
 
-// KeepSteps returns the steps that stay, by their place in a plan, each with the places of those before it as they are now. A step that is
+// KeepSteps returns the steps that are kept, by their place in a plan, each with the places of those before it as they are now. A step that is
 // left out delays nothing. It asks about each step once, in their order.
 func KeepSteps(steps []Step, stays func(n int) bool) []Step {
 	at := make([]int, len(steps)) // where a step stands then, from 1

@@ -55,7 +55,7 @@ type Keys interface {
 var ErrUnsigned = errors.New("it is not signed by this operator")
 
 // ErrKeyLost says that a text names a key that is not in the ring. It is an ErrUnsigned.
-var ErrKeyLost = fmt.Errorf("%w: there is no such key any more", ErrUnsigned)
+var ErrKeyLost = fmt.Errorf("%w: its key no longer exists", ErrUnsigned)
 
 // Key is one key.
 type Key struct {

@@ -5,7 +5,14 @@ package docs_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -77,5 +84,66 @@ func TestFindBannedWords(t *testing.T) {
 		if found := findBannedWords(text); len(found) != want {
 			t.Errorf("%q: got %q, want %d", text, found, want)
 		}
+	}
+}
+
+// findMessageWords lists the banned words in the messages of a Go file: its texts of more than one word.
+func findMessageWords(name string, text []byte) ([]string, error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.ParseComments)
+	if err != nil || ast.IsGenerated(file) {
+		return nil, err
+	}
+	var found []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		literal, ok := n.(*ast.BasicLit)
+		if !ok || literal.Kind != token.STRING {
+			return true
+		}
+		message, err := strconv.Unquote(literal.Value)
+		if err != nil || !strings.Contains(message, " ") {
+			return true
+		}
+		for _, one := range findWords(span.ReplaceAllString(message, ""), commentWords()) {
+			found = append(found, fset.Position(n.Pos()).String()+": "+one)
+		}
+		return true
+	})
+	return found, nil
+}
+
+// Messages are for the same reader.
+func TestMessagesHaveNoBannedWords(t *testing.T) {
+	files := 0
+	for _, top := range []string{"api", "celenv", "cmd", "config", "controllers", "scheduler", "webhooks"} {
+		err := fs.WalkDir(os.DirFS(root), top, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			text, err := fs.ReadFile(os.DirFS(root), name)
+			if err != nil {
+				return err
+			}
+			files++
+			found, err := findMessageWords(name, text)
+			for _, one := range found {
+				t.Error(one)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 100 {
+		t.Errorf("only %d files have messages", files)
+	}
+}
+
+func TestFindMessageWords(t *testing.T) {
+	text := "package p\n\n// nobody\nvar a, b, c = \"anew\", \"it was made anew for somebody\", `of which`\n"
+	found, err := findMessageWords("p.go", []byte(text))
+	if err != nil || len(found) != 3 {
+		t.Errorf("found %q, %v", found, err)
 	}
 }

@@ -119,7 +119,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Name: "cleaner_watched_objects", Help: "Objects that these watches hold in memory.",
 		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "cleaner_panics_total", Help: "Panics of the operator, each of which cost one try of one Cleaner.",
+			Name: "cleaner_panics_total", Help: "Panics of the operator. Each cost one try of one Cleaner.",
 		}),
 		queued: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cleaner_queued_cleaners", Help: "Cleaners that wait for a worker.",

@@ -95,7 +95,7 @@ cleaner_events_dropped_total{reason="full"} 7
 # HELP cleaner_failing_items Items that are skipped because an expression failed.
 # TYPE cleaner_failing_items gauge
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
-# HELP cleaner_panics_total Panics of the operator, each of which cost one try of one Cleaner.
+# HELP cleaner_panics_total Panics of the operator. Each cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter
 cleaner_panics_total 1
 # HELP cleaner_findings Items that rules with the action report find, by namespace, name and rule.

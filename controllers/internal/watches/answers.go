@@ -62,7 +62,7 @@ func (a *answers) buildGroups(q *snapshot.Query, g group) {
 func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 	k := a.kinds[kindKeyOf(q)]
 	if k == nil {
-		return coverage{state: plan.Unsynced, detail: "nobody watches it"}
+		return coverage{state: plan.Unsynced, detail: "it is not watched"}
 	}
 	if k.resource == nil {
 		return coverage{state: k.state, detail: k.detail}

@@ -50,7 +50,7 @@ func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...strin
 }
 
 // ListItems lists the items for which a snapshot of the watches still shows an old version. It forgets those whose objects are gone, and those
-// that have caught up and that IsBlind does not need any more. While a target is not known, none is forgotten.
+// that have caught up and that IsBlind no longer needs. While a target is not known, none is forgotten.
 func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool {
 	if len(l) == 0 {
 		return nil

@@ -334,7 +334,7 @@ func describeRelease(run *v1alpha1.Run, m *Memory) string {
 	case m.Half:
 		return fmt.Sprintf("; release %q is left partly uninstalled", run.Helm.Name)
 	case m.isUnderWay(run):
-		return fmt.Sprintf("; release %q is being uninstalled by somebody else", run.Helm.Name)
+		return fmt.Sprintf("; release %q is being uninstalled by another client", run.Helm.Name)
 	}
 	return ""
 }

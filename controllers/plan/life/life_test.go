@@ -171,15 +171,15 @@ func TestNext(t *testing.T) {
 		"BegunByOthersTrue":     {reason: "and is begun when there is one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"BegunByOthersFalse": {
 			reason: "it is left to them when the conditions are false", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0), func(m *Memory) { m.Stop = "not true" }},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `not true; release "r" is being uninstalled by somebody else`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `not true; release "r" is being uninstalled by another client`},
 		},
 		"BegunByOthersEdited": {
 			reason: "when the spec was edited", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is being uninstalled by somebody else`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is being uninstalled by another client`},
 		},
 		"BegunByOthersDeleted": {
 			reason: "and when the Cleaner was deleted", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)},
-			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is being uninstalled by somebody else`},
+			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is being uninstalled by another client`},
 		},
 		"BegunByOthersRewritten": {
 			reason: "whoever may write a status may write the rest: it is compared", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},

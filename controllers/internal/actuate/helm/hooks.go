@@ -264,7 +264,7 @@ func (h *hookRunner) createObject(o object) error {
 	case err != nil:
 		return h.attempt.haltWith(err)
 	case live != nil && !h.isOurs(live):
-		return h.failHook(o, "an object with its name exists, and was not created for this uninstall; delete it if nobody needs it")
+		return h.failHook(o, "an object with its name exists, and was not created for this uninstall; delete it if it is not needed")
 	case live != nil && live.GetDeletionTimestamp() != nil:
 		return h.failHook(o, "the object that was created for this uninstall is being deleted")
 	case live != nil:
