@@ -153,8 +153,8 @@ type Plan struct {
 	// NextCheck is when time alone may give another answer although nothing says so; zero if not before Next. It is of no
 	// interest to people: an item of a rule may be due then, or nothing happens.
 	NextCheck time.Time
-	// Steady is until when no answer that rules gave changes by time alone: the moment of the plan if nobody knows, and zero if they were
-	// not asked.
+	// Steady is until when the passage of time changes no result of the rules: the time of the plan if that is unknown, and zero if the rules
+	// were not evaluated.
 	Steady time.Time
 }
 

@@ -69,11 +69,11 @@ func TestNamesOfAWholeTargetAreNoReads(t *testing.T) {
 	}
 }
 
-// Look is set only if it is before Next: nothing is due earlier.
-func TestLookIsBeforeNext(t *testing.T) {
+// NextCheck is set only if it is before Next: nothing is due earlier.
+func TestNextCheckIsBeforeNext(t *testing.T) {
 	for name, tc := range map[string]struct {
 		period v1alpha1.Duration
-		looks  bool
+		checks bool
 	}{"Before": {"2h", true}, "After": {"30m", false}, "AtTheSameTime": {"1h", false}} {
 		work := cluster(rule(func(r *v1alpha1.Rule) { r.When = `age(item) >= duration("1h")` }))
 		work.Retry = &v1alpha1.Retry{Period: tc.period}
@@ -82,8 +82,8 @@ func TestLookIsBeforeNext(t *testing.T) {
 		in := over(t, work, o)
 		in.Now = born
 		got := ComputePlan(t.Context(), in)
-		if looks := !got.Look.IsZero(); looks != tc.looks || got.NextLook().IsZero() {
-			t.Errorf("%s: Look %s, Next %s", name, got.Look, got.Next)
+		if checks := !got.NextCheck.IsZero(); checks != tc.checks || got.NextEvaluation().IsZero() {
+			t.Errorf("%s: NextCheck %s, Next %s", name, got.NextCheck, got.Next)
 		}
 	}
 }
