@@ -140,7 +140,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 		b.declareVariables(s, expr.PathOfRule(i)+".", spec.Rules[i].Variables, spec.Variables, &names)
 	}
 	var err error
-	if s.env, err = b.compiler.extendEnv(names); err != nil {
+	if s.env, err = b.compiler.envs.extendEnv(names); err != nil {
 		b.errs = append(b.errs, field.InternalError(b.root.Child("targets"), fmt.Errorf("cannot declare the targets and variables: %w", err)))
 	}
 	return s
@@ -203,27 +203,6 @@ func (b *builder) compileOptional(s *scope, path, source string, w wantedType) *
 		return nil
 	}
 	return b.compileExpression(s, path, source, w)
-}
-
-// extendEnv gives the environment in which these variables are declared too. Specs with the same ones share it: most of what a
-// compiled spec takes in memory is its environment.
-func (c *Compiler) extendEnv(variables []string) (*cel.Env, error) {
-	slices.Sort(variables)
-	variables = slices.Compact(variables) // validation refuses a name that occurs twice
-	key := strings.Join(variables, " ")
-	if known, ok := c.envs.Get(key); ok {
-		return known.(*cel.Env), nil
-	}
-	declared := make([]cel.EnvOption, len(variables))
-	for i, name := range variables {
-		declared[i] = cel.Variable(name, cel.DynType)
-	}
-	env, err := c.env.Extend(declared...)
-	if err != nil {
-		return nil, err
-	}
-	c.envs.Add(key, env)
-	return env, nil
 }
 
 // makeFieldError gives an error as the API server and the webhook report it.

@@ -4,8 +4,14 @@
 package celenv
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+	"weak"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -13,7 +19,6 @@ import (
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
-	"k8s.io/utils/lru"
 
 	"github.com/vtex/cleaner/celenv/allowance"
 	"github.com/vtex/cleaner/celenv/library"
@@ -141,13 +146,10 @@ type Options struct {
 	Limits meter.Limits
 }
 
-// maxSharedEnvs is how many environments are kept for the next spec with the same variables.
-const maxSharedEnvs = 256
-
 // Compiler turns specs into Programs. It is safe for concurrent use.
 type Compiler struct {
 	env    *cel.Env
-	envs   *lru.Cache // *cel.Env, by the variables that it declares besides
+	envs   *sharedEnvs
 	limits meter.Limits
 	// Calls has functions pay when they are called.
 	calls *meter.Calls
@@ -171,7 +173,7 @@ func NewCompiler(o Options) (*Compiler, error) {
 		return nil, err
 	}
 	return &Compiler{
-		env: env, envs: lru.New(maxSharedEnvs), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
+		env: env, envs: newSharedEnvs(env), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
 		scale: allowance.NewScale(env, calls), places: make(chan struct{}, maxCompilations),
 	}, nil
 }
@@ -184,4 +186,66 @@ func labelSharedErrors() {
 	types.LabelErrNode(nowhere, types.NoSuchOverloadErr())
 	end := types.Timestamp{Time: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
 	types.LabelErrNode(nowhere, end.Add(types.Duration{Duration: time.Hour}))
+}
+
+// envKey is a hash of the names that an environment declares.
+type envKey [sha256.Size]byte
+
+// sharedEnvs shares environments between specs that declare the same names: most of what a compiled spec takes in memory is its environment.
+// It keeps none: an environment lasts as long as the programs that were compiled in it, which a Cache counts.
+type sharedEnvs struct {
+	base *cel.Env
+
+	mu   sync.Mutex
+	made map[envKey]weak.Pointer[cel.Env]
+}
+
+func newSharedEnvs(base *cel.Env) *sharedEnvs {
+	return &sharedEnvs{base: base, made: map[envKey]weak.Pointer[cel.Env]{}}
+}
+
+// extendEnv returns the environment that declares these variables besides those of the language.
+func (s *sharedEnvs) extendEnv(variables []string) (*cel.Env, error) {
+	slices.Sort(variables)
+	variables = slices.Compact(variables) // validation refuses a name that occurs twice
+	key := envKey(sha256.Sum256([]byte(strings.Join(variables, " "))))
+	if env := s.findEnv(key); env != nil {
+		return env, nil
+	}
+	declared := make([]cel.EnvOption, len(variables))
+	for i, name := range variables {
+		declared[i] = cel.Variable(name, cel.DynType)
+	}
+	env, err := s.base.Extend(declared...) // outside the lock: specs with other names do not wait for it
+	if err != nil {
+		return nil, err
+	}
+	return s.shareEnv(key, env), nil
+}
+
+func (s *sharedEnvs) findEnv(key envKey) *cel.Env {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.made[key].Value()
+}
+
+// shareEnv shares a new environment, and returns it; or the one that another goroutine has shared meanwhile.
+func (s *sharedEnvs) shareEnv(key envKey, env *cel.Env) *cel.Env {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other := s.made[key].Value(); other != nil {
+		return other
+	}
+	s.made[key] = weak.Make(env)
+	runtime.AddCleanup(env, s.forgetEnv, key)
+	return env
+}
+
+// forgetEnv removes the entry of an environment that is gone.
+func (s *sharedEnvs) forgetEnv(key envKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made[key].Value() == nil {
+		delete(s.made, key)
+	}
 }
