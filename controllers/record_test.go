@@ -169,22 +169,22 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 			o := ordered(t, 1, unchanged)
 			c := o.store.Read.(*v1alpha1.Cleaner)
 			c.Status.Runs, c.Status.Unsent, c.Status.Run.Result = 1, c.Status.Run.DeepCopy(), tc.result
-			sign(t, o.Ring, c)
-			o.store(t, c)
+			sign(t, o.store.Ring, c)
+			o.storeCleaner(t, c)
 			o.r.keys = newTestKeys(t)
-			if refusal, err := o.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
+			if refusal, err := o.authority.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
 				t.Fatalf("got %v, %v", refusal, err)
 			}
-			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.store.Read.State(), "carried on": o.Cleaner.State()} {
+			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.store.Read.State(), "carried on": o.store.Cleaner.State()} {
 				if s.Run != nil || s.Unsent != nil || s.Runs != 1 {
 					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
 				}
 			}
-			if _, err := records.VerifyRecord(o.Ring, o.store.Read); err != nil {
+			if _, err := records.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
 				t.Errorf("what takes its place is not signed: %v", err)
 			}
-			o.RecordEvents()
-			if said := o.To.Recorder.(*heard).list; len(said) != 1 || !strings.Contains(said[0].Note, tc.want) {
+			o.journal.RecordEvents()
+			if said := o.journal.To.Recorder.(*heard).list; len(said) != 1 || !strings.Contains(said[0].Note, tc.want) {
 				t.Errorf("it says %+v, want %q", said, tc.want)
 			}
 		})
