@@ -28,8 +28,11 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
+// takesNoAction begins a message that says why the Cleaner does not start what it has decided on.
+const takesNoAction = "The Cleaner takes no action: "
+
 // slowReads is the message when live reads took too long to act on.
-const slowReads = "evaluating and reading live took too long: there are too many objects, or the expressions or the API server are slow"
+const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
 
 // committer begins the run of a Once Cleaner.
 type committer struct{ *pass }
@@ -54,7 +57,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	}
 	now := p.r.clock.Now()
 	if slow := !inTime || moments.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
-		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: "Nothing is deleted: " + slowReads + "."}
+		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: takesNoAction + slowReads + "."}
 	}
 	if obstacle.IsRefusal() {
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, obstacle.Reason, obstacle.Message
@@ -109,7 +112,7 @@ func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
 	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.TakeLook(live, agreed):
-		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "The conditions are true, but live reads have not confirmed it yet."
+		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, all conditions are true, but reads from the API server have not confirmed that yet."
 		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case p.isDryRun():
 		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
@@ -164,9 +167,9 @@ func (p *authority) namespaceLeaves(ctx context.Context) bool {
 
 // findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
 // terminating. notDone is the prefix of the message.
-func (p *authority) findObstacle(ctx context.Context, release *plan.Release, notDone string) identity.Refusal {
+func (p *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
 	if refusal := p.findRefusal(ctx, release); refusal.IsRefusal() {
-		refusal.Message = notDone + refusal.Message
+		refusal.Message = takesNoAction + refusal.Message
 		return refusal
 	}
 	if !p.namespaceLeaves(ctx) {

@@ -62,7 +62,7 @@ func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
 func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
 	ring, err := p.r.keys.CurrentRing()
 	if err != nil {
-		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own records and does nothing: %s.", err)}, nil
+		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own signatures, so it takes no action: %s.", err)}, nil
 	}
 	p.store.Ring = ring
 	switch current, err := p.store.BelieveRecord(); {
@@ -85,9 +85,9 @@ func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error
 func (p *authority) replaceRecord(ctx context.Context) error {
 	forged, known, said := *p.store.Read.State(), p.mem.persisted.Record, "the last one takes its place"
 	if known == nil {
-		said = "it is dropped; it had no open run"
+		said = "the operator discarded it; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
-			said = fmt.Sprintf("it is dropped; the outcome of run %d is unknown", forged.Run.Number)
+			said = fmt.Sprintf("the operator discarded it; the outcome of run %d is unknown", forged.Run.Number)
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            records.FindHighestRun(&forged),

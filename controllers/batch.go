@@ -245,7 +245,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	}
 	b.mem.Unconfirmed.HoldItems(left, min(b.retryPeriod(), longestHold), now)
 	if last.Verdict == v1alpha1.VerdictAct {
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "There is something to do, but live reads have not confirmed it yet."
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, there are items to act on, but reads from the API server have not confirmed that yet."
 	}
 	b.mem.paused = reportedPlan{last}
 	return true

@@ -119,7 +119,7 @@ func accepted(string, string) *apierrors.StatusError { return nil }
 func unreadable(r *rig) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.trouble = plan.Target{State: plan.Forbidden, Detail: "may not get pods"}
+	r.trouble = plan.Target{State: plan.Forbidden, Detail: "is not allowed to get pods"}
 }
 
 func readable(r *rig) {
@@ -579,7 +579,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 			reason: "what finalizers hold is waited for, but not for ever", steps: []step{
 				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{after(time.Minute), `again in 2s; left a; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{after(10 * time.Minute), `again in 1h0m0s; left a; said Normal Completed run 1: 1 pods/v1 deleted, 1 pods/v1 terminating, Warning StillTerminating targets.pods pods/v1 shop/a uid-a 2 is held by finalizers: example.com/hold; the Cleaner is gone`},
+				{after(10 * time.Minute), `again in 1h0m0s; left a; said Normal Completed run 1: 1 pods/v1 deleted, 1 pods/v1 terminating, Warning StillTerminating targets.pods pods/v1 shop/a uid-a 2 still has finalizers: example.com/hold; the Cleaner is gone`},
 				{after(time.Second), `again in 0s; left a; the Cleaner is gone`},
 			},
 		},

@@ -46,7 +46,7 @@ const (
 )
 
 // errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
-var errNoTurn = errors.New("others take much memory at the moment")
+var errNoTurn = errors.New("another Cleaner is using the shared memory budget")
 
 // pass is one Reconcile of one Cleaner. Its parts share all that is in it, and each part has the functions of one task.
 type pass struct {

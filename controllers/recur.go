@@ -92,7 +92,7 @@ func (p *openRun) lookUnknown(ctx context.Context) error {
 	p.mem.run.TakeSights(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
 	if left := p.mem.run.UnknownRows(run); len(left) > 0 {
-		return fmt.Errorf("cannot find out whether %s of the last batch still exist: %s", shown.CountOf(len(left), "object"), sights[left[0]].Failed)
+		return fmt.Errorf("cannot determine whether %s of the last batch still exist: %s", shown.CountOf(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestARowThatHasChangedIsDecidedOn(t *testing.T) {
 	same(t, "left", []string{"a"}, r.names())
 	same(t, "said", []string{
 		"Normal Deleted done: deleted 1: b.pods/v1 (it is done)",
-		"Warning Partial run 1: 1 pods/v1 deleted, 1 pods/v1 kept (1 of 2 objects were kept)",
+		"Warning Partial run 1: 1 pods/v1 deleted, 1 pods/v1 kept (1 of 2 objects were not deleted)",
 	}, r.said())
 }
 
@@ -158,7 +158,7 @@ func TestARowAfterAnObjectThatWasMadeAnew(t *testing.T) {
 	same(t, "requests", []string{"patch z"}, r.took())
 	same(t, "left", []string{"y", "z"}, r.names())
 	said := r.said()
-	want := "Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (2 of 2 objects were kept)"
+	want := "Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (2 of 2 objects were not deleted)"
 	if !slices.Contains(said, want) {
 		t.Errorf("it says %v, want %q", said, want)
 	}

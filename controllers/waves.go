@@ -231,7 +231,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
 	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.namedVersion(s) { // longer each time
-		b.mem.Backoff.RecordFailure(uid, "its patch changes nothing: exclude objects in when that are already patched", now)
+		b.mem.Backoff.RecordFailure(uid, "its patch changes nothing: let when exclude objects that are already patched", now)
 	} else {
 		b.mem.Backoff.ForgetObject(uid)
 	}

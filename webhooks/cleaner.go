@@ -141,7 +141,7 @@ func (v *ownerValidator) reviewEvaluation(ctx context.Context, req *admission.Re
 				return denyUnavailable(err)
 			case len(missing) > 0:
 				return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf(
-					"user %q may not do everything: if a %s has a schedule and uninstalls a release, only its author or a user who may do everything can request an evaluation", req.UserInfo.Username, req.Kind.Kind), newStatusDetails(req))
+					"user %q is not allowed to do everything: if a %s has a schedule and uninstalls a release, only its author or a user who may do everything can request an evaluation", req.UserInfo.Username, req.Kind.Kind), newStatusDetails(req))
 			}
 		}
 	}
@@ -267,7 +267,7 @@ func denyMissingRights(req *admission.Request, user string, missing []rights.Rig
 		unknown = unknown || r.Resource == plan.AllResources && r.Verb != plan.Everything
 		templateless = templateless || r.Verb == plan.Everything
 		if i < maxFindings {
-			lines = append(lines, fmt.Sprintf("user %q may not %s", user, r))
+			lines = append(lines, fmt.Sprintf("user %q is not allowed to %s", user, r))
 		}
 	}
 	if more := len(missing) - maxFindings; more > 0 {

@@ -24,7 +24,7 @@ func TestAnswerIsBounded(t *testing.T) {
 		found = append(found, validation.Finding{Path: "spec", Message: fmt.Sprint("wrong ", i), Severity: validation.Error})
 	}
 	req := &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "c"}}
-	if got := denyMissingRights(req, "u", missing).Result.Message; !strings.HasSuffix(got, `user "u" may not get kind19; and 40 more`) {
+	if got := denyMissingRights(req, "u", missing).Result.Message; !strings.HasSuffix(got, `user "u" is not allowed to get kind19; and 40 more`) {
 		t.Errorf("got %s", got)
 	}
 	got := denyInvalid(req, found).Result

@@ -33,13 +33,13 @@ func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.Clus
 			list, err := v.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 			if err == nil && len(list.APIResources) == 0 {
 				// client-go returns an empty list if the core group is forbidden, so an empty list proves nothing.
-				err = errors.New("the API server listed nothing")
+				err = errors.New("the API server returned an empty list of resources")
 			}
 			switch {
 			case apierrors.IsNotFound(err):
 				asked[gv] = nil
 			case err != nil:
-				return nil, fmt.Errorf("cannot find out whether kind %q of %s is served: %w", r.Kind, gv, err)
+				return nil, fmt.Errorf("cannot determine whether kind %q of %s is served: %w", r.Kind, gv, err)
 			default:
 				asked[gv] = list.APIResources
 			}

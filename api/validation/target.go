@@ -112,7 +112,7 @@ func checkReference(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 		f.addError(p.Child("apiGroup"), fmt.Sprintf("%q is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version", r.APIGroup))
 	}
 	if v1alpha1.ListsByRequester(r.APIGroup) {
-		f.addError(p.Child("apiGroup"), fmt.Sprintf("the API server of %s lists to each user what is theirs, and to the operator what is everybody's: select kind Namespace of version v1 instead, without apiGroup", r.APIGroup))
+		f.addError(p.Child("apiGroup"), fmt.Sprintf("the API server of %s lists only what the requesting user may see, and would list everything to the operator: select kind Namespace of version v1 instead, without apiGroup", r.APIGroup))
 	}
 	if !dnsLabel.MatchString(r.Version) {
 		f.addError(p.Child("version"), fmt.Sprintf("%q is not an API version: write the version alone, such as v1, and the group in apiGroup", r.Version))
@@ -225,7 +225,7 @@ func (k kindInfo) explainUntouchable() string {
 
 // explainOutOfReach returns why a Cleaner cannot act on objects of a cluster-scoped kind.
 func (k kindInfo) explainOutOfReach(does string) string {
-	return fmt.Sprintf("%s are cluster-scoped, and a Cleaner %s in its own namespace only", k.resourceName(), does)
+	return fmt.Sprintf("%s are cluster-scoped, and a Cleaner %s only in its own namespace", k.resourceName(), does)
 }
 
 // checkNamespaces checks the fields of a reference that only ClusterCleaners have.

@@ -460,8 +460,8 @@ func TestValidate(t *testing.T) {
 			},
 			options: Options{AllowProtectedKinds: []string{"namespaces"}},
 			want: []string{
-				"Error spec.targets[0].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes in its own namespace only",
-				"Error spec.targets[1].delete: must be false: storageclasses.storage.k8s.io are cluster-scoped, and a Cleaner deletes in its own namespace only",
+				"Error spec.targets[0].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes only in its own namespace",
+				"Error spec.targets[1].delete: must be false: storageclasses.storage.k8s.io are cluster-scoped, and a Cleaner deletes only in its own namespace",
 			},
 		},
 		"ClusterScopedAsContext": {
@@ -621,7 +621,7 @@ func TestValidate(t *testing.T) {
 			options: Options{Template: "shops", Compiled: field.ErrorList{field.Invalid(field.NewPath("spec", "rules").Index(0).Child("when"), "", "must be true or false")}},
 			want: []string{
 				`Error spec.ttl: "15" is not a duration: write numbers with the units ns, us, ms, s, m, h, d or w, such as "360h" or "1h30m"`,
-				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.targets[1].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes in its own namespace only`,
+				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.targets[1].delete: must be false: namespaces are cluster-scoped, and a Cleaner deletes only in its own namespace`,
 				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.rules[0].when: must be true or false`,
 			},
 		},

@@ -80,7 +80,7 @@ func checkFit(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) f
 		target := &t.Spec.Template.Targets[i]
 		if said := reachesOut(&target.Reference); said != "" {
 			errs = append(errs, field.Invalid(p, t.Name, fmt.Sprintf(
-				"is a template for ClusterCleaners: its target %q has %s, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner", target.Name, said)))
+				"is a template for ClusterCleaners: its target %q has %s, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner", target.Name, said)))
 		}
 	}
 	return errs

@@ -186,10 +186,10 @@ func TestExpandRefuses(t *testing.T) {
 				{name: chosen, reference: {version: v1, kind: Pod, namespaceSelector: {}}},
 				{name: others, reference: {version: v1, kind: Pod, excludeNamespaces: [b]}}]}}}`),
 			want: []string{
-				`spec.templateRef.name: is a template for ClusterCleaners: its target "one" has namespace, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`,
-				`spec.templateRef.name: is a template for ClusterCleaners: its target "some" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`,
-				`spec.templateRef.name: is a template for ClusterCleaners: its target "chosen" has namespaceSelector, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`,
-				`spec.templateRef.name: is a template for ClusterCleaners: its target "others" has excludeNamespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`,
+				`spec.templateRef.name: is a template for ClusterCleaners: its target "one" has namespace, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
+				`spec.templateRef.name: is a template for ClusterCleaners: its target "some" has namespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
+				`spec.templateRef.name: is a template for ClusterCleaners: its target "chosen" has namespaceSelector, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
+				`spec.templateRef.name: is a template for ClusterCleaners: its target "others" has excludeNamespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
 			},
 		},
 		"NoParameters": {

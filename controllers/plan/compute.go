@@ -175,14 +175,14 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 		return invalidPlan("spec.retry.period: " + err.Error())
 	}
 	if in.Spec.Suspend { // nobody looks whether what holds goes on to hold
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: nothing is evaluated."}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true: the Cleaner is not evaluated."}
 	}
 	if in.Clock.Suspect != "" {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds.BlindAll(in.Now)}
 	}
 	if due := in.Owner.Created.Add(ttl); in.dueTime().Before(due) {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
-			Message: fmt.Sprintf("The ttl of %s has not passed.", in.Spec.TTL)}
+			Message: fmt.Sprintf("The ttl of %s has not expired yet.", in.Spec.TTL)}
 	}
 	in.Protection = in.Protection.ForSpec(in.Spec)
 	p := in.decideWork(ctx)
@@ -198,7 +198,7 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 // decideWork is ComputePlan for a Cleaner whose ttl has passed.
 func (in *Input) decideWork(ctx context.Context) Plan {
 	if len(in.Snapshot) != len(in.Spec.Targets) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The targets were not read.", Holds: in.Holds.BlindAll(in.Now)}
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Message: "The operator has not read the targets yet.", Holds: in.Holds.BlindAll(in.Now)}
 	}
 	if p, ok := in.checkTargets(); !ok {
 		p.Holds = in.Holds.BlindAll(in.Now)
@@ -235,7 +235,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	e, problem := in.Programs.BeginEvaluation(ctx, see)
 	if problem != nil {
 		return Plan{
-			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("Nothing is done because of an error: %s.", problem), Holds: in.Holds.BlindAll(in.Now),
+			Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Message: fmt.Sprintf("The Cleaner takes no action because of an error: %s.", problem), Holds: in.Holds.BlindAll(in.Now),
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
@@ -250,7 +250,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	over := ""
 	switch problem := e.AbortReason(); { // some items were asked, and others were not
 	case problem != nil:
-		over = fmt.Sprintf("Nothing is done because of an error: spec.%s.", problem)
+		over = fmt.Sprintf("The Cleaner takes no action because of an error: spec.%s.", problem)
 	case ctx.Err() != nil:
 		over = "The evaluation was interrupted."
 	}
@@ -277,9 +277,9 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	if !in.Spec.Recurs() {
 		switch rows := p.ListRowSteps(); {
 		case len(rows) > MaxRows:
-			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, and one Cleaner deletes at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
+			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, but a Cleaner can delete at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
 		case p.rowBytes(rows) > maxRowBytes:
-			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("The names of the %d objects that match take more than %d KiB in a record: narrow the selectors, or use several Cleaners.", len(rows), maxRowBytes>>10))
+			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("The names of the %d matching objects do not fit into status.run, which holds %d KiB: narrow the selectors, or use several Cleaners.", len(rows), maxRowBytes>>10))
 		}
 	}
 	return limiting{in}.blockOverLimit(p)
@@ -351,7 +351,7 @@ func (in *Input) judgePlan(p Plan) Plan {
 	case trouble != "":
 		return p.waitFor(trouble, message)
 	case len(p.Pending) > 0:
-		return p.waitFor(v1alpha1.ReasonHolding, fmt.Sprintf("Rule %q: items are waiting until they have matched for long enough.", p.Pending[0].Rule))
+		return p.waitFor(v1alpha1.ReasonHolding, fmt.Sprintf("Rule %q: items match, but not yet for long enough.", p.Pending[0].Rule))
 	case !something && len(p.Withheld) > 0:
 		return p.blockFor(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
 			p.Withheld[0].Object, p.Withheld[0].Because))
@@ -367,13 +367,13 @@ func (in *Input) judgePlan(p Plan) Plan {
 func (p *Plan) FindTrouble() (reason, message string) {
 	switch {
 	case p.Stuck == v1alpha1.ReasonTargetUnstable:
-		return p.Stuck, "An object changes faster than it can be acted on, and will be retried: " + p.Refused
+		return p.Stuck, "An object keeps changing before the operator can act on it; the operator will retry: " + p.Refused
 	case p.Stuck == v1alpha1.ReasonRecreationLoop:
-		return p.Stuck, "An object is recreated after each deletion, and is deleted less and less often: " + p.Refused
+		return p.Stuck, "An object is recreated after every deletion, so the operator backs off: " + p.Refused
 	case p.Stuck != "":
-		return p.Stuck, "Will retry: " + p.Refused
+		return p.Stuck, "An action failed and will be retried: " + p.Refused
 	case len(p.Errors) > 0:
-		return v1alpha1.ReasonEvaluationFailed, "Nothing is done because of an error: " + DescribeItemError(&p.Errors[0])
+		return v1alpha1.ReasonEvaluationFailed, "The Cleaner takes no action because of an error: " + DescribeItemError(&p.Errors[0])
 	default:
 		return "", ""
 	}
@@ -399,7 +399,7 @@ func (p Plan) waitFor(reason, message string) Plan {
 func (in *Input) addEventData(e *celenv.Evaluation, p Plan) Plan {
 	data, problem := e.EvaluateData()
 	if problem != nil {
-		return p.blockFor(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but nothing is deleted: spec."+problem.Error())
+		return p.blockFor(v1alpha1.ReasonEvaluationFailed, "All conditions are true, but the cleanup cannot start: spec."+problem.Error())
 	}
 	p.Data = data
 	return p
@@ -434,7 +434,7 @@ func (in *Input) gateConditions(results []celenv.Result) Plan {
 		switch failed := p.Reason == v1alpha1.ReasonEvaluationFailed; {
 		case r.Err != nil && !failed:
 			p.Verdict, p.Reason, p.Holds = v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, in.Holds.BlindAll(in.Now)
-			p.Message = fmt.Sprintf("Nothing is done because of an error: spec.%s", r.Err.Error())
+			p.Message = fmt.Sprintf("The Cleaner takes no action because of an error: spec.%s", r.Err.Error())
 		case r.Err == nil && !r.Value && p.Verdict == v1alpha1.VerdictAct:
 			p.Verdict, p.Reason = v1alpha1.VerdictWait, v1alpha1.ReasonConditionsNotMet
 			p.Message = fmt.Sprintf("spec.conditions[%d] is false: %s", i, out.Expression)
@@ -448,9 +448,9 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	case conditions > 0:
 		return "All conditions are true."
 	case spec.Recurs():
-		return "There is something to do."
+		return "There are items to act on."
 	default:
-		return "There are no conditions, and the ttl has passed."
+		return "No conditions are set, and the ttl has expired."
 	}
 }
 

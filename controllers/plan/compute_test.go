@@ -177,7 +177,7 @@ func TestCompute(t *testing.T) {
 			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.unseen z", "targets.pods a", "targets.pods b"}, Next: day + time.Hour},
 		},
 		"ClusterScoped": {
-			reason: "a Cleaner deletes in its own namespace only",
+			reason: "a Cleaner deletes only in its own namespace",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("nodes", deleted)}},
 			seen:   []Target{{State: Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}},
 			want:   want{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec},
@@ -364,7 +364,7 @@ func TestProtection(t *testing.T) {
 		"APIService":      {in("apiregistration.k8s.io", "apiservices", "", "a"), "protected"},
 		"RoleBinding":     {in("rbac.authorization.k8s.io", "rolebindings", "shop", "a"), "protected"},
 		"AllowedRole":     {in("rbac.authorization.k8s.io", "roles", "shop", "a"), ""},
-		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never changed"},
+		"Cleaner":         {in("cleaner.vtex.dev", "cleaners", "shop", "a"), "never changes"},
 		"RoleOfOpenShift": {in("authorization.openshift.io", "clusterrolebindings", "", "a"), "protected"},
 		"Project":         {in("project.openshift.io", "projects", "", "a"), "--allow-protected-kinds=projects.project.openshift.io"},
 		"GroupOfUsers":    {in("user.openshift.io", "groups", "", "a"), "protected"},

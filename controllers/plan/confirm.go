@@ -148,7 +148,7 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	}
 	entries, named := r.readEntries(a, objects)
 	if len(named) > MaxReads {
-		return false, r.makeError("confirm", fmt.Sprintf("the entries give more than %d names for an item", MaxReads), "give fewer names, or leave name out to read the target as a whole")
+		return false, r.makeError("confirm", fmt.Sprintf("the entries of confirm return more than %d names for one item", MaxReads), "give fewer names, or leave name out to read the target as a whole")
 	}
 	if !r.reads.addNamed(named) {
 		return false, nil

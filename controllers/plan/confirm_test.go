@@ -522,7 +522,7 @@ func TestAnItemRestsOnFewReads(t *testing.T) {
 	}
 	want := []v1alpha1.ItemError{{
 		Rule: "r", Key: last.Errors[0].Key, Count: 1, Field: "rules[0].confirm",
-		Message: "the entries give more than 2000 names for an item; give fewer names, or leave name out to read the target as a whole",
+		Message: "the entries of confirm return more than 2000 names for one item; give fewer names, or leave name out to read the target as a whole",
 	}}
 	if diff := cmp.Diff(want, last.Errors); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)

@@ -206,7 +206,7 @@ func (r taking) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 		return d, r.makeError(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
-		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts in its own namespace only",
+		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts only in its own namespace",
 			"only read the object here; use a ClusterCleaner to act on it")
 	}
 	return d, nil

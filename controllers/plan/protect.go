@@ -78,11 +78,11 @@ func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
 func forbidsName(name string) string {
 	switch {
 	case len(name) > maxName:
-		return fmt.Sprintf("its name is longer than %d bytes and does not fit into a record", maxName)
+		return fmt.Sprintf("its name is longer than %d bytes and does not fit into status.run", maxName)
 	case strings.ContainsRune(name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
-		return "its name is not valid UTF-8, or has the character U+FFFD, so that a record would name another object"
+		return "its name is not valid UTF-8 or contains the character U+FFFD, so status.run cannot identify it"
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return "its name has a control character, which takes six times the room in a record"
+		return "its name contains a control character, which takes too much room in status.run"
 	}
 	return ""
 }
@@ -93,7 +93,7 @@ func (p Protection) forbidsLending(verb Verb, o *Object) string {
 	judges := verb == VerbPatch && v1alpha1.JudgesRequester(r.Group)
 	switch {
 	case r.Group == v1alpha1.GroupVersion.Group:
-		return fmt.Sprintf("%s are never changed: the author of the rule would act with the rights of the operator", r.String())
+		return fmt.Sprintf("the operator never changes %s: the author of the rule would act with the permissions of the operator", r.String())
 	case judges && p.templated:
 		return fmt.Sprintf("the API server checks the rights of the user who changes %s, not those of the author of the template: write the rule into the Cleaner itself", r.String())
 	case judges && p.unnamed:
@@ -107,7 +107,7 @@ func (p Protection) forbidsObject(o *Object) string {
 	r := o.Resource.GroupResource()
 	switch inside := p.OfNamespace(o.Namespace); {
 	case o.Protected:
-		return fmt.Sprintf("it carries %s: \"true\"", v1alpha1.ProtectKey)
+		return fmt.Sprintf("it has the label or annotation %s: \"true\"", v1alpha1.ProtectKey)
 	case inside != "":
 		return inside
 	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):

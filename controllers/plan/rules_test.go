@@ -514,7 +514,7 @@ func TestRules(t *testing.T) {
 			pods: []Object{object(pods, "Pod", "kube-system", "k"), p("a"), p("b", v1alpha1.ProtectKey+"=true")},
 			want: func() want {
 				w := act("r report k", "r report a", "r patch a {} after [1]", "r delete a after [1 2]", "r report b")
-				w.Withheld = []string{`r patch k: namespace "kube-system" is protected`, `r patch b: it carries cleaner.vtex.dev/protect: "true"`}
+				w.Withheld = []string{`r patch k: namespace "kube-system" is protected`, `r patch b: it has the label or annotation cleaner.vtex.dev/protect: "true"`}
 				return w
 			}(),
 		},
@@ -641,7 +641,7 @@ func TestRules(t *testing.T) {
 				w := act("r delete a because it is a", "r delete b because it is b",
 					`r patch p1 <uid-a,uid-b> {"spec":{"release":["a","b"]}} because it is a, and 1 more after [0 1]`,
 					"r report a because it is a after [0 2]", "r report b because it is b after [1 2]")
-				w.Withheld = []string{`r delete c: it carries cleaner.vtex.dev/protect: "true"`}
+				w.Withheld = []string{`r delete c: it has the label or annotation cleaner.vtex.dev/protect: "true"`}
 				return w
 			}(),
 		},
@@ -950,17 +950,17 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 		want string
 	}{
 		"Keys": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = long }),
-			"Nothing is done because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"The Cleaner takes no action because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Holds": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key, r.For = "string(item)", "1h" }),
-			"Nothing is done because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"The Cleaner takes no action because of an error: spec.rules[0].when: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Steps": {made("lists.range(200000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			"Nothing is done because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"The Cleaner takes no action because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"StepsOfFewItems": {made("lists.range(20000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			"Nothing is done because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
+			"The Cleaner takes no action because of an error: spec.rules[0].actions: what the rules want takes more than 100663296 bytes of memory; act on fewer items at once, or give shorter keys, reasons and patches."},
 		"Items": {made("lists.range(300000)", func(r *v1alpha1.Rule) { r.Key = "string(item)" }),
-			`Nothing is done because of an error: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
+			`The Cleaner takes no action because of an error: rule "r": spec.rules[0].forEach: at 1:12: forEach gives 300000 items, and a rule may have 250000; filter the list, or let the target select less`},
 		"LongKey": {made("lists.range(15)", func(r *v1alpha1.Rule) { r.Key = "lists.range(2000).map(x, '0123456789').join() + string(item)" }),
-			`Nothing is done because of an error: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
+			`The Cleaner takes no action because of an error: rule "r": spec.rules[0].key: at 1:47: key may have 1024 bytes, and this one has 20001; give a shorter text`},
 	}
 	several := cases["StepsOfFewItems"]
 	several.rule.Actions = slices.Repeat(several.rule.Actions, 16)
@@ -995,7 +995,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 		r.When = "lists.range(1000).all(x, x >= 0)"
 	})
 	got := ComputePlan(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
-	const want = "Nothing is done because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
+	const want = "The Cleaner takes no action because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
 		!strings.HasPrefix(got.Message, want) {
 		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)

@@ -20,7 +20,7 @@ func (in *Input) checkTargets() (Plan, bool) {
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
-			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, and a Cleaner deletes in its own namespace only; remove delete: true, the target can still be read.", i, ResourceName(seen.Resource))), false
+			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, ResourceName(seen.Resource))), false
 		}
 		r, problem := FindProblem(t, seen)
 		if r == "" {

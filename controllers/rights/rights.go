@@ -241,7 +241,7 @@ func IsAllowed(ctx context.Context, reviews Reviews, s Subject, r Right) (bool, 
 		},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("cannot find out whether user %q may %s: %w", s.User, r, err)
+		return false, fmt.Errorf("cannot determine whether user %q may %s: %w", s.User, r, err)
 	}
 	return answer.Status.Allowed, nil
 }
@@ -255,7 +255,7 @@ func FindMissing(ctx context.Context, needed []Right, allowed func(ctx context.C
 		group.Go(func() (err error) {
 			defer func() { // in this goroutine a panic would end the process
 				if value := recover(); value != nil {
-					err = fmt.Errorf("cannot find out whether the user may %s: panic: %v", r, value)
+					err = fmt.Errorf("cannot determine whether somebody may %s: panic: %v", r, value)
 				}
 			}()
 			ok, err := allowed(ctx, r)

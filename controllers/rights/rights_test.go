@@ -106,7 +106,7 @@ func TestReviewsInFlightAreBounded(t *testing.T) {
 // A panic of a review is a review that failed.
 func TestReviewThatPanics(t *testing.T) {
 	missing, err := FindMissing(t.Context(), []Right{{Verb: "get", Resource: "pods"}}, func(context.Context, Right) (bool, error) { panic("oh") })
-	if want := "cannot find out whether the user may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "cannot determine whether somebody may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", missing, err, want)
 	}
 }
@@ -127,7 +127,7 @@ func texts(rights []Right) []string {
 func TestReviewThatFails(t *testing.T) {
 	a := &authority{err: errors.New("the API server is busy")}
 	_, err := missingOf(t.Context(), a, authenticationv1.UserInfo{Username: "u"}, []Right{{Verb: "get", Resource: "pods", Namespace: "shop"}})
-	if want := `cannot find out whether user "u" may get pods in namespace "shop": the API server is busy`; err == nil || err.Error() != want {
+	if want := `cannot determine whether user "u" may get pods in namespace "shop": the API server is busy`; err == nil || err.Error() != want {
 		t.Fatalf("got %v", err)
 	}
 }

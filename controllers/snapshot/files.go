@@ -138,7 +138,7 @@ func (s *Objects) SortObjects() error {
 // Read answers a query. It must not be called before SortObjects.
 func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 	if !s.sorted {
-		return plan.Target{State: plan.Unsynced, Detail: "the objects are being read"}
+		return plan.Target{State: plan.Unsynced, Detail: "waiting for the first list of the objects"}
 	}
 	gv := schema.GroupVersion{Group: q.Group, Version: q.Version}
 	gvr, namespaced := s.FindResource(gv, q.Kind)

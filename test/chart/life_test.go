@@ -126,7 +126,7 @@ func TestLife(t *testing.T) {
 	}
 	l.eventually("the new preset is in force", func(context.Context) (string, error) {
 		if !l.may("create", "pods/eviction") {
-			return "the operator may not evict Pods", nil
+			return "the operator is not allowed to evict Pods", nil
 		}
 		return "", nil
 	})

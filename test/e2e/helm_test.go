@@ -203,7 +203,7 @@ func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
 		if stopped := s.result != v1alpha1.ResultCompleted; stopped != left {
 			t.Errorf("%s: all of the release is left: %t, want %t", name, left, stopped)
 		}
-		if says := fmt.Sprintf(`release "%s" is being uninstalled by another client`, name); (s.says != "") != strings.Contains(data, says) {
+		if says := fmt.Sprintf(`another client is uninstalling release "%s"`, name); (s.says != "") != strings.Contains(data, says) {
 			t.Errorf("%s: the event says that somebody else uninstalls it, or not, which is wrong: %s", name, data)
 		}
 	}

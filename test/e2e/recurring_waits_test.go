@@ -244,7 +244,7 @@ func TestRulesAsAServiceAccount(t *testing.T) {
 	l.configMap("other", nil, nil)
 	l.apply(cleanerYAML("c", stays("", "\n  serviceAccountName: tenant"+patchThenDelete)))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
-	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "may not list and watch configmaps") || !strings.Contains(got, tenant) {
+	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "is not allowed to list and watch configmaps") || !strings.Contains(got, tenant) {
 		t.Errorf("the message does not say what is missing, and to whom: %q", got)
 	}
 	let(l, "get", "list", "watch", "delete")

@@ -39,7 +39,7 @@ func tell(l *lab, name, url string) {
 // stand there.
 func fails(l *lab, name, why string) {
 	l.Helper()
-	want := "The sink did not accept the event of run 1 and will be retried: " + why + "."
+	want := "The sink did not accept the event of run 1; the operator will retry: " + why + "."
 	var c *v1alpha1.Cleaner
 	l.eventually("Delivered says "+why, func() string {
 		c = l.says(name, v1alpha1.ConditionDelivered, v1alpha1.ReasonDeliveryFailed)
@@ -150,7 +150,7 @@ func TestNoSecretOfTheOperatorIsSent(t *testing.T) {
 	}
 	name(operator.Namespace)
 	close(answer)
-	want := fmt.Sprintf("The event of run 1 was not sent and will be retried: namespace %q is the operator's own: its Secrets are not read.", operator.Namespace)
+	want := fmt.Sprintf("The event of run 1 was not sent; the operator will retry: namespace %q is the namespace of the operator, which does not read Secrets there for Cleaners.", operator.Namespace)
 	l.eventually("Delivered says why", func() string {
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), cc); err != nil {
 			return err.Error()

@@ -58,7 +58,7 @@ spec:
   scope: Cluster
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `)
-	want := denied + "spec.targets[0].delete: must be false: planets.example.com are cluster-scoped, and a Cleaner deletes in its own namespace only"
+	want := denied + "spec.targets[0].delete: must be false: planets.example.com are cluster-scoped, and a Cleaner deletes only in its own namespace"
 	eventually(t, "planets are out of reach", func(ctx context.Context) string {
 		err := shared.Create(ctx, cleaner(t, ns, "c", `
 ttl: 1d
@@ -101,7 +101,7 @@ targets: [{name: a, reference: {apiGroup: broken.example.com, version: v1, kind:
 		if err == nil { // the API server has not heard of the APIService yet
 			return "it was admitted"
 		}
-		if !apierrors.IsServiceUnavailable(err) || !strings.HasPrefix(err.Error(), denied+`cannot find out whether kind "A" of broken.example.com/v1 is served: `) {
+		if !apierrors.IsServiceUnavailable(err) || !strings.HasPrefix(err.Error(), denied+`cannot determine whether kind "A" of broken.example.com/v1 is served: `) {
 			t.Fatalf("got %v", err)
 		}
 		return ""

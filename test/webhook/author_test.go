@@ -198,7 +198,7 @@ func TestWhoSuspendsIsNotTheAuthor(t *testing.T) {
 		}
 	}
 	err := asBob.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":true,"ttl":"1s"}}`)))
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "may not delete configmaps") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is not allowed to delete configmaps") {
 		t.Errorf("with suspend, something else is edited: %v", err)
 	}
 }
@@ -354,7 +354,7 @@ func TestAnAccountIsNoWayAroundTheAuthor(t *testing.T) {
 	e.withoutWebhook(t, ns, func() error {
 		return e.Patch(t.Context(), u.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"ttl":"1s"}}`)))
 	})
-	e.becomes(t, key, "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for it")
+	e.becomes(t, key, "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for this spec")
 
 	// Nor is one without an author, or with one that a key has signed which there never was.
 	unknown := regexp.MustCompile(`"signature":".*"`).ReplaceAllString(e.authorOf(t, u), `"signature":"20260102T150405Z.AAAA"`)
@@ -404,7 +404,7 @@ func TestAnAuthorWhoLosesRights(t *testing.T) {
 	if e.manager, err = operator.Run(t.Context(), e.Cluster, operator.Options{Binary: e.binary, Webhook: e.gate, Args: []string{"--min-interval=100ms"}}); err != nil {
 		t.Fatal(err)
 	}
-	e.becomes(t, key, fmt.Sprintf(`AuthorLacksRights: The author of the spec, user %q, may not delete configmaps "late" in namespace %q`, alice.Name, ns))
+	e.becomes(t, key, fmt.Sprintf(`AuthorLacksRights: The author of the spec, user %q, is not allowed to delete configmaps "late" in namespace %q`, alice.Name, ns))
 	e.grant(t, ns, "again", alice, configMapEditor()...)
 	eventually(t, "it acts", func(ctx context.Context) string {
 		if err := e.Get(ctx, client.ObjectKeyFromObject(late), late); !apierrors.IsNotFound(err) {
@@ -472,7 +472,7 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 		t.Errorf("who sets a label answers for the spec: %s", got)
 	}
 	ask := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"1"}}}`, v1alpha1.AnnotationRequestedAt))
-	if err := as.Patch(t.Context(), u.DeepCopy(), ask); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `may not delete configmaps "victim"`) {
+	if err := as.Patch(t.Context(), u.DeepCopy(), ask); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `is not allowed to delete configmaps "victim"`) {
 		t.Errorf("somebody without rights takes it over: %v", err)
 	}
 	plugin := buildPlugin(t)
@@ -509,9 +509,9 @@ targets:
   reference: {version: v1, kind: ConfigMap, matchLabels: {doomed: "yes"}}
 `
 	for name, tc := range map[string]struct{ spec, refused string }{
-		"yearly":    {"lifecycle: Recurring\nschedule: 0 3 1 1 *" + maps, "may not delete configmaps"},
+		"yearly":    {"lifecycle: Recurring\nschedule: 0 3 1 1 *" + maps, "is not allowed to delete configmaps"},
 		"unplanned": {"lifecycle: Recurring" + maps, ""},
-		"release":   {"schedule: 0 3 1 1 *\nhelm: {release: web, delete: true}", "may not do everything"},
+		"release":   {"schedule: 0 3 1 1 *\nhelm: {release: web, delete: true}", "is not allowed to do everything"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := cleaner(t, ns, name, tc.spec)

@@ -135,7 +135,7 @@ rules:
 				append(tc.rules, rule("create", "cleaner.vtex.dev", "clustercleaners cleanertemplates"))...)
 			var lines []string
 			for _, right := range tc.want {
-				lines = append(lines, `user "`+user+`" may not `+right)
+				lines = append(lines, `user "`+user+`" is not allowed to `+right)
 			}
 			eventually(t, tc.reason, func(ctx context.Context) string {
 				err := carl.Create(ctx, object(t, tc.kind, strings.ToLower(name), tc.spec), client.DryRunAll)

@@ -59,7 +59,7 @@ func TestNoRuleSetsOwners(t *testing.T) {
 			if err := e.Get(ctx, client.ObjectKeyFromObject(u), c); err != nil {
 				return err.Error()
 			}
-			if last := c.Status.LastEvaluation; last != nil && len(last.Errors) == 1 && strings.Contains(last.Errors[0].Message, "metadata.ownerReferences, by which Kubernetes deletes objects") {
+			if last := c.Status.LastEvaluation; last != nil && len(last.Errors) == 1 && strings.Contains(last.Errors[0].Message, "metadata.ownerReferences, which Kubernetes garbage collection uses") {
 				return ""
 			}
 			ready, _ := e.ready(ctx, client.ObjectKeyFromObject(u))

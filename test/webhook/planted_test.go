@@ -195,7 +195,7 @@ func TestNobodyPlantsAnAuthor(t *testing.T) {
 	})
 	for name, tc := range cases {
 		if tc.admitted {
-			e.becomes(t, client.ObjectKeyFromObject(planted[name]), "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for it")
+			e.becomes(t, client.ObjectKeyFromObject(planted[name]), "AuthorMissing: The author of the spec is unknown: the author annotation is not signed for this spec")
 		}
 	}
 	e.becomes(t, client.ObjectKeyFromObject(edited), "AuthorMissing: The author of the spec is unknown")

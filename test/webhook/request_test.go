@@ -250,7 +250,7 @@ func TestNobodyPlantsARequest(t *testing.T) {
 	eventually(t, "it is dropped", func(ctx context.Context) string {
 		c := now(ctx)
 		said := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionRequestDropped)
-		if said == nil || said.Reason != v1alpha1.ReasonRequestNotAllowed || !strings.Contains(said.Message, fmt.Sprintf("user %q, who made it, may not delete configmaps in namespace %q", mallory, ns)) || c.Status.LastRequestedAt != "mallory's" {
+		if said == nil || said.Reason != v1alpha1.ReasonRequestNotAllowed || !strings.Contains(said.Message, fmt.Sprintf("user %q, who made it, is not allowed to delete configmaps in namespace %q", mallory, ns)) || c.Status.LastRequestedAt != "mallory's" {
 			return fmt.Sprintf("%+v", c.Status)
 		}
 		return ""

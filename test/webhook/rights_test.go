@@ -182,10 +182,10 @@ func TestAuthorMustHaveTheRights(t *testing.T) {
 			var lines []string
 			for _, right := range tc.want {
 				if global, ok := strings.CutPrefix(right, "!"); ok {
-					lines = append(lines, `user "`+user+`" may not `+global)
+					lines = append(lines, `user "`+user+`" is not allowed to `+global)
 					continue
 				}
-				lines = append(lines, `user "`+user+`" may not `+right+` in namespace "`+ns+`"`)
+				lines = append(lines, `user "`+user+`" is not allowed to `+right+` in namespace "`+ns+`"`)
 			}
 			// The authorizer hears of roles a moment later, of one after the other.
 			eventually(t, tc.reason, func(ctx context.Context) string {
@@ -249,7 +249,7 @@ func TestRightsAreReviewedWhenTheSpecChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `user "dave" may not delete pods in namespace "`+ns+`"`) {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `user "dave" is not allowed to delete pods in namespace "`+ns+`"`) {
 		t.Errorf("the ttl was changed: %v", err)
 	}
 }

@@ -95,7 +95,7 @@ func (g *guarded) tells(kind v1alpha1.SinkAuthType, more string) *unstructured.U
 // waits waits until Delivered says that an event was not sent, and why.
 func (g *guarded) waits(want string) {
 	g.t.Helper()
-	want = "The event of run 1 was not sent and will be retried: " + want + "."
+	want = "The event of run 1 was not sent; the operator will retry: " + want + "."
 	eventually(g.t, "Delivered says why", func(ctx context.Context) string {
 		c := &v1alpha1.Cleaner{}
 		if err := g.Get(ctx, client.ObjectKey{Namespace: g.ns, Name: "c"}, c); err != nil {
@@ -232,14 +232,14 @@ func TestSinkAuthNeedsTheRight(t *testing.T) {
 	g := shared.guard(t, secretValue)
 	u := g.tells(v1alpha1.SinkAuthBearer, "")
 	err := g.as.Create(t.Context(), u.DeepCopy())
-	if want := fmt.Sprintf(`user %q may not get secrets "sink" in namespace %q`, g.alice.Name, g.ns); !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
+	if want := fmt.Sprintf(`user %q is not allowed to get secrets "sink" in namespace %q`, g.alice.Name, g.ns); !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
 		t.Fatalf("got %v, want %s", err, want)
 	}
 	g.mayRead("reader", g.alice)
 	if err := g.as.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	g.waits(fmt.Sprintf(`the operator may not get secrets "sink" in namespace %q`, g.ns))
+	g.waits(fmt.Sprintf(`the operator is not allowed to get secrets "sink" in namespace %q`, g.ns))
 	if err := g.manager.Kill(); err != nil { // what it was told lately it would believe for some minutes
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestSinkAuthNeedsTheRight(t *testing.T) {
 	if g.manager, err = operator.Run(t.Context(), g.Cluster, operator.Options{Binary: g.binary, Webhook: g.gate, Args: []string{"--min-interval=100ms"}}); err != nil {
 		t.Fatal(err)
 	}
-	g.waits(fmt.Sprintf(`The author of the spec, user %q, may not get secrets "sink" in namespace %q`, g.alice.Name, g.ns))
+	g.waits(fmt.Sprintf(`The author of the spec, user %q, is not allowed to get secrets "sink" in namespace %q`, g.alice.Name, g.ns))
 	if n := len(g.sink.Events()); n != 0 {
 		t.Errorf("the sink got %d requests", n)
 	}

@@ -74,9 +74,9 @@ func TestTemplateIsExpanded(t *testing.T) {
 		"Unknown": {"A slip of the pen is named.", "Cleaner", uses("keep-newest", "{app: web, kep: 5}"),
 			[]string{`spec.templateRef.parameters.kep: is not a parameter of the template "keep-newest": it has keep, app`}},
 		"OutOfReach": {"A Cleaner acts in its own namespace.", "Cleaner", uses("in-shops", "{}"),
-			[]string{`spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts in its own namespace only; use it in a ClusterCleaner`}},
+			[]string{`spec.templateRef.name: is a template for ClusterCleaners: its target "pods" has namespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`}},
 		"ClusterScoped": {"What cannot be is the template's.", "Cleaner", uses("classes", "{}"),
-			[]string{`spec.templateRef.name: the template "classes" does not work here: its spec.template.targets[0].delete: must be false: storageclasses.storage.k8s.io are cluster-scoped, and a Cleaner deletes in its own namespace only`}},
+			[]string{`spec.templateRef.name: the template "classes" does not work here: its spec.template.targets[0].delete: must be false: storageclasses.storage.k8s.io are cluster-scoped, and a Cleaner deletes only in its own namespace`}},
 		"ClusterScopedInCluster": {"A ClusterCleaner may.", "ClusterCleaner", uses("classes", "{}"), nil},
 	}
 	for name, tc := range cases {
@@ -108,9 +108,9 @@ func TestRightsToATemplate(t *testing.T) {
 	subject := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "erin"}
 	shared.grant(t, ns, "erin", subject, rule("create", "cleaner.vtex.dev", "cleaners"), rule("get list watch", "", "pods"))
 	erin, _ := shared.as(t, "erin")
-	eventually(t, "erin may not delete", func(ctx context.Context) string {
+	eventually(t, "erin is not allowed to delete", func(ctx context.Context) string {
 		err := erin.Create(ctx, cleaner(t, ns, "c", uses("newest", "{app: web}")), client.DryRunAll)
-		if err == nil || err.Error() != lacks+`user "erin" may not delete pods in namespace "`+ns+`"` {
+		if err == nil || err.Error() != lacks+`user "erin" is not allowed to delete pods in namespace "`+ns+`"` {
 			return fmt.Sprint(err)
 		}
 		return ""
@@ -133,7 +133,7 @@ func TestTemplateThatIsNotThere(t *testing.T) {
 	frank, _ := shared.as(t, "frank")
 	eventually(t, "frank may do everything here, and not elsewhere", func(ctx context.Context) string {
 		err := frank.Create(ctx, cleaner(t, ns, "c", uses("nowhere", "{}")), client.DryRunAll)
-		if err == nil || err.Error() != lacks+`user "frank" may not do everything; a template that does not exist yet may ask for anything: apply it first, or let a user who may do everything create the Cleaner` {
+		if err == nil || err.Error() != lacks+`user "frank" is not allowed to do everything; a template that does not exist yet may ask for anything: apply it first, or let a user who may do everything create the Cleaner` {
 			return fmt.Sprint(err)
 		}
 		return ""

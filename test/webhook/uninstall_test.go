@@ -108,7 +108,7 @@ func TestAnUninstallIsFinishedForItsAuthorOnly(t *testing.T) {
 	prize := func(u *unstructured.Unstructured) *corev1.ServiceAccount {
 		return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: u.GetName() + "-prize"}}
 	}
-	const half = `AuthorLacksRights: Run 1: release %q is partly uninstalled, and the rest is waiting. The author of the spec, user %q, may not `
+	const half = `AuthorLacksRights: Run 1: release %q is partly uninstalled, and the rest is waiting. The author of the spec, user %q, is not allowed to `
 	for u, author := range map[*unstructured.Unstructured]string{edited: alice.Name, deleted: alice.Name, back: dave.Name} {
 		e.becomes(t, client.ObjectKeyFromObject(u), fmt.Sprintf(half, u.GetName(), author))
 	}

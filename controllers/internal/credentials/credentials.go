@@ -51,7 +51,7 @@ func (s *Reader) ReadValue(ctx context.Context, key types.NamespacedName, uid ty
 		namespace = ref.Namespace
 	}
 	if namespace == s.Namespace {
-		return nil, fmt.Errorf("namespace %q is the operator's own: its Secrets are not read", namespace)
+		return nil, fmt.Errorf("namespace %q is the namespace of the operator, which does not read Secrets there for Cleaners", namespace)
 	}
 	set, err := s.Clients.SetOf(s.Policy.AccountBySpec(c, c.Work()))
 	if err != nil {

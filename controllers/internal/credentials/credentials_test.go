@@ -38,7 +38,7 @@ func TestNoForeignSecretIsRead(t *testing.T) {
 		}}
 	}
 	const (
-		own     = `namespace "cleaner-system" is the operator's own: its Secrets are not read`
+		own     = `namespace "cleaner-system" is the namespace of the operator, which does not read Secrets there for Cleaners`
 		changed = "the spec has changed"
 	)
 	for name, tc := range map[string]struct {

@@ -133,7 +133,7 @@ func (r *accountReader) findDenialIn(ctx context.Context, q *snapshot.Query, res
 			}
 		}
 		if len(missing) > 0 {
-			return fmt.Sprintf("%s may not %s %s", r.account, strings.Join(missing, " and "),
+			return fmt.Sprintf("%s is not allowed to %s %s", r.account, strings.Join(missing, " and "),
 				snapshot.DescribeScope(resource.GroupResource(), namespaced, namespace, q.Name)), nil
 		}
 	}

@@ -110,9 +110,9 @@ func withoutAuthor(c v1alpha1.Owner, why error) string {
 	begin := "The author of the spec is unknown: "
 	switch {
 	case errors.Is(why, author.ErrForeign):
-		begin += "the author annotation is not signed for it"
+		begin += "the author annotation is not signed for this spec"
 	case errors.Is(why, author.ErrKeyLost):
-		begin += "the author annotation is signed with a key that is lost"
+		begin += "the author annotation is signed with a key that the operator no longer has"
 	default:
 		begin += "no author is stored"
 	}
@@ -128,5 +128,5 @@ func DescribeLack(who string, missing []rights.Right) string {
 	if more := len(missing) - shownRights; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%s may not %s.", who, strings.Join(lines, "; "))
+	return fmt.Sprintf("%s is not allowed to %s.", who, strings.Join(lines, "; "))
 }

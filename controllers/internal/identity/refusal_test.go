@@ -94,11 +94,11 @@ func TestFindAuthor(t *testing.T) {
 		says    string
 	}{
 		"Signed":                   {c: signed(), ring: ring, known: true},
-		"Edited":                   {c: edited, ring: ring, says: "the author annotation is not signed for it"},
-		"EditedWithAccount":        {c: edited, ring: ring, account: mine, says: "the author annotation is not signed for it"},
+		"Edited":                   {c: edited, ring: ring, says: "the author annotation is not signed for this spec"},
+		"EditedWithAccount":        {c: edited, ring: ring, account: mine, says: "the author annotation is not signed for this spec"},
 		"Unsigned":                 {c: unsigned, ring: ring, says: "no author is stored"},
 		"UnsignedMayAct":           {c: unsigned, ring: ring, anyone: true},
-		"KeyLost":                  {c: signed(), ring: other, says: "signed with a key that is lost"},
+		"KeyLost":                  {c: signed(), ring: other, says: "signed with a key that the operator no longer has"},
 		"KeyLostWithAccount":       {c: signed(), ring: other, account: mine, known: true},
 		"KeyLostWithAccountMayAct": {c: signed(), ring: other, account: mine, anyone: true},
 	} {

@@ -267,7 +267,7 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 // TellLoop warns that what a rule deletes is recreated each time.
 func (p *Journal) TellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
-	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated each time it is %s: the operator waits longer from now on",
+	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated every time it is %s; the operator backs off",
 		s.Rule, s.Object.Ref.NameFor(p.of.Cleaner.GetNamespace()), w.result)
 }
 
@@ -301,7 +301,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 		action("was already gone")
 	case life.AnswerReplaced:
 		result = "gone"
-		action("was replaced by another object with its name")
+		action("was replaced by another object with the same name")
 	case life.AnswerRefused:
 		result = "refused"
 		again()
@@ -325,7 +325,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 func (p *Journal) TellTerminating(run *v1alpha1.Run, rows []life.Entry) {
 	for i, o := range run.Outcomes {
 		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
-			p.SendEvent(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s is held by finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+			p.SendEvent(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
 		}
 	}
 }

@@ -100,7 +100,7 @@ func TestTellOutcome(t *testing.T) {
 	}{
 		"Deleted":  {life.Answer{Kind: life.AnswerDone}, "deleted: it is done", "done", 1, 0},
 		"Gone":     {life.Answer{Kind: life.AnswerNotFound}, "was already gone", "gone", 0, 0},
-		"Replaced": {life.Answer{Kind: life.AnswerReplaced}, "was replaced by another object with its name", "gone", 0, 0},
+		"Replaced": {life.Answer{Kind: life.AnswerReplaced}, "was replaced by another object with the same name", "gone", 0, 0},
 		"Refused":  {life.Answer{Kind: life.AnswerRefused, Why: "you may not"}, "you may not", "refused", 0, 1},
 		"Lost":     {life.Answer{Kind: life.AnswerLost, Why: "no answer"}, "no answer", "lost", 0, 1},
 		"Unknown":  {life.Answer{Why: "nobody judged it"}, "nobody judged it", "lost", 0, 1},
@@ -166,7 +166,7 @@ func TestTellSteps(t *testing.T) {
 		"c Normal Deleted Delete: done: deleted 6: a.pods/v1, b.pods/v1, c.pods/v1, d.pods/v1, e.pods/v1, … (it is done)",
 		"c Normal Reported Report: old: reported 1: g.pods/v1",
 		"c Normal DryRun Delete: done: would delete 1: a.pods/v1 (it is done)",
-		"c Warning RecreationLoop Delete: done: a.pods/v1 is recreated each time it is deleted: the operator waits longer from now on",
+		"c Warning RecreationLoop Delete: done: a.pods/v1 is recreated every time it is deleted; the operator backs off",
 	}
 	if !slices.Equal(to.heard, want) {
 		t.Errorf("it says %q", to.heard)
@@ -224,7 +224,7 @@ func TestTellRuns(t *testing.T) {
 	j.RecordEvents()
 	want := []string{
 		"c Normal Completed Finish: run 3: 2 pods deleted",
-		"c Warning StillTerminating Settle: pods/v1 shop/a is held by finalizers: example.com/x",
+		"c Warning StillTerminating Settle: pods/v1 shop/a still has finalizers: example.com/x",
 		"c Warning Partial Finish: run 4: release r unknown (the rest stays)",
 		"c Normal Completed Finish: run 5: there was nothing to delete",
 		"c Warning NotDelivered Deliver: the event of run 3 was not delivered before the Cleaner was deleted: 2 pods deleted",

@@ -52,7 +52,7 @@ func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resour
 	}
 	return plan.Target{
 		State: plan.Failed, Resource: res.GVR, Namespaced: true,
-		Detail: fmt.Sprintf("namespaces changed each time while %s were listed in those that the namespaceSelector chooses", res.GVR.GroupResource()),
+		Detail: fmt.Sprintf("the namespaces that namespaceSelector selects kept changing while %s were listed", res.GVR.GroupResource()),
 	}
 }
 

@@ -37,17 +37,17 @@ func TestLiveReadsNamespaces(t *testing.T) {
 		"Many":             {reason: "one list of all, of which those are picked", query: queries.New("Pod", queries.Among(many...)), state: plan.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 1},
 		"ManyByThemselves": {reason: "the cluster is forbidden", query: queries.New("Pod", queries.Among(many...)), deny: []apiserver.Denial{{Resource: "pods"}}, state: plan.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 11},
 		"OneIsForbidden": {reason: "all or nothing", query: queries.New("Pod", queries.Among(many...)), deny: []apiserver.Denial{{Resource: "pods"}, {Resource: "pods", Namespace: "b"}},
-			state: plan.Forbidden, detail: `the operator may not list pods in namespace "b"`, lists: 3},
+			state: plan.Forbidden, detail: `the operator is not allowed to list pods in namespace "b"`, lists: 3},
 		"Excluded": {reason: "all but those", query: queries.New("Pod", queries.Except("a", "d")), state: plan.Complete, places: []string{"b/p", "c/p"}, lists: 1},
 		"ExcludedForbidden": {reason: "nobody names what is left", query: queries.New("Pod", queries.Except("a")), deny: []apiserver.Denial{{Resource: "pods"}},
-			state: plan.Forbidden, detail: "the operator may not list pods in all namespaces", lists: 1},
+			state: plan.Forbidden, detail: "the operator is not allowed to list pods in all namespaces", lists: 1},
 		"Chosen":         {reason: "by the labels of the namespaces", query: queries.New("Pod", queries.ChosenBy("tier=dev")), state: plan.Complete, places: []string{"a/p", "b/p"}, lists: 2},
 		"ChosenMetadata": {reason: "the same", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.MetadataOnly), state: plan.Complete, places: []string{"a/p", "b/p"}, lists: 2},
 		"ChosenExcluded": {reason: "whatever the labels say", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Except("b")), state: plan.Complete, places: []string{"a/p"}, lists: 1},
 		"ChosenNamed":    {reason: "both must hold", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("b", "c")), state: plan.Complete, places: []string{"b/p"}, lists: 1},
 		"ChosenNone":     {reason: "no namespace has the labels", query: queries.New("Pod", queries.ChosenBy("tier=none")), state: plan.Complete},
 		"NoNamespaces": {reason: "the labels cannot be read", query: queries.New("Pod", queries.ChosenBy("tier=dev")), deny: []apiserver.Denial{{Resource: "namespaces", Namespace: "*", Name: "*"}},
-			state: plan.Forbidden, detail: "the operator may not list namespaces (cluster-scoped)"},
+			state: plan.Forbidden, detail: "the operator is not allowed to list namespaces (cluster-scoped)"},
 		"NoKind": {reason: "discovery says so", query: queries.New("Revision", queries.Among("a")), state: plan.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
 	}
 	for name, tc := range cases {
@@ -160,7 +160,7 @@ func TestReadOneIsNotMissingForABare404(t *testing.T) {
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return true
 	})
-	if got, want := one("other"), "false false Failed the API server lists pods, and does not find it"; got != want {
+	if got, want := one("other"), "false false Failed the API server serves pods, but responded with 404 to this request"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	s.Serve(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", true) // the group goes on being served

@@ -194,7 +194,7 @@ func (l *Reader) explainNotFound(ctx context.Context, t plan.Target, q snapshot.
 		return plan.Target{State: state, Detail: detail}
 	}
 	t.State = plan.Failed
-	t.Detail = fmt.Sprintf("the API server lists %s, and does not find it", res.GVR.GroupResource())
+	t.Detail = fmt.Sprintf("the API server serves %s, but responded with 404 to this request", res.GVR.GroupResource())
 	return t
 }
 

@@ -73,7 +73,7 @@ func (s *Sender) buildAuthHeader(ctx context.Context, d *delivery, sink Sink, e 
 	case v1alpha1.SinkAuthHMAC:
 		return signWebhook(value, e.ID(), s.clock.Now(), e.Data())
 	default:
-		return nil, fmt.Errorf("%q is no type of cloudEventSinkAuth", sink.Auth.Type)
+		return nil, fmt.Errorf("%q is not a type of cloudEventSinkAuth", sink.Auth.Type)
 	}
 }
 

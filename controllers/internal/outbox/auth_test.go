@@ -277,6 +277,6 @@ func TestNothingGoesUnauthenticated(t *testing.T) {
 	known := start(t, (&vault{value: "s3cret"}).open)
 	known.sendWith("Basic", "c", receiver.URL)
 	known.attempted("c")
-	known.want("c", 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassNoCredential, Why: `"Basic" is no type of cloudEventSinkAuth`}, Next: epoch.Add(time.Second)})
+	known.want("c", 1, Delivery{Known: true, Attempts: 1, Last: Failure{Class: ClassNoCredential, Why: `"Basic" is not a type of cloudEventSinkAuth`}, Next: epoch.Add(time.Second)})
 	b.arrived(receiver, 0)
 }

@@ -30,14 +30,14 @@ const (
 
 var (
 	// errNoTurn refuses memory to a pass that has not its turn.
-	errNoTurn = errors.New("what is read takes much memory, which only one Cleaner at a time may take: it waits for its turn")
+	errNoTurn = errors.New("the objects to read take a lot of memory, and only one such Cleaner runs at a time: this one is waiting for its turn")
 	// errTooMuch refuses memory to any pass.
-	errTooMuch = fmt.Errorf("what the targets of this Cleaner select takes more than %d MiB of memory together; select fewer objects, "+
+	errTooMuch = fmt.Errorf("the objects that the targets of this Cleaner select take more than %d MiB of memory; select fewer objects, "+
 		"or set includeWhenEvaluating: false where no expression needs them", Most>>20)
 )
 
 // ErrTurnOver ends what a pass is about when it has had its turn for long, and others wait.
-var ErrTurnOver = errors.New("others wait for their turn to take much memory")
+var ErrTurnOver = errors.New("other Cleaners that need a lot of memory are waiting for their turn")
 
 // Turns shares out the memory that passes over Cleaners take while they evaluate and act. Each pass may take a little. Only one at a time
 // may take more: another that wants more ends, waits in line, and starts again when it is called. No turn lasts while others wait,

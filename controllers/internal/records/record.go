@@ -23,7 +23,7 @@ import (
 const maxForgedRuns = 1 << 40
 
 // ErrForeign says that a record is not one of this operator.
-var ErrForeign = errors.New("the record of runs in status is not the last one that this operator has signed")
+var ErrForeign = errors.New("the record of runs in status is not the latest one that this operator signed")
 
 // signedRecord is the part of a status that the operator reads back, with the object that it is about. Without the signature, a user who
 // may write the status could order deletions, choose the account that makes them, and send events.

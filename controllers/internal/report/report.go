@@ -134,7 +134,7 @@ func (r Report) SetRefused(f identity.Refusal) {
 
 // SetFailed says that the operator itself met an error.
 func (r Report) SetFailed(err error) {
-	r.setReady(metav1.ConditionFalse, v1alpha1.ReasonFailed, "Will retry: "+err.Error())
+	r.setReady(metav1.ConditionFalse, v1alpha1.ReasonFailed, "The operator hit an error and will retry: "+err.Error())
 }
 
 // SetWaiting says what a Cleaner waits for, when it evaluates nothing.
@@ -200,10 +200,10 @@ func (r runReport) describeRows(run *v1alpha1.Run, reason string) (message strin
 			return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, shown.CleanText(e.Failed)), true
 		case reason == v1alpha1.ReasonTargetUnstable && open && e.Unstable:
 			if row, err := plan.ParseRow(run.Rows[i]); err == nil {
-				return fmt.Sprintf("Run %d: %s changes faster than it can be deleted and will be retried: another client keeps writing to it.", run.Number, row.Ref), true
+				return fmt.Sprintf("Run %d: %s keeps changing before the operator can delete it, because another client keeps writing to it; the operator will retry.", run.Number, row.Ref), true
 			}
 		case reason == v1alpha1.ReasonTerminating && len(e.Finalizers) > 0 && !e.Settled:
-			return fmt.Sprintf("Run %d is waiting for deleted objects to be gone; finalizers hold them: %s", run.Number, strings.Join(e.Finalizers, ", ")), false
+			return fmt.Sprintf("Run %d is waiting for the finalizers of deleted objects: %s", run.Number, strings.Join(e.Finalizers, ", ")), false
 		}
 	}
 	return "", false
@@ -219,7 +219,7 @@ func (r runReport) describeRelease(run *v1alpha1.Run, reason string) (message st
 		}
 	case v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonAccessDenied:
 		if r.Run.Half {
-			return fmt.Sprintf("Run %d: release %q is partly uninstalled, and the rest is waiting. %s If you delete the Cleaner, the rest stays.", run.Number, name, why), true
+			return fmt.Sprintf("Run %d: release %q is partly uninstalled, and the rest is waiting. %s If you delete the Cleaner, the rest of the release stays.", run.Number, name, why), true
 		}
 		return fmt.Sprintf("Run %d: release %q is waiting to be uninstalled. %s", run.Number, name, why), true
 	case v1alpha1.ReasonReleasePending:
@@ -258,7 +258,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 		r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionFalse, reason, strings.Join(problems, " "))
 		return
 	}
-	r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "Every target is readable.")
+	r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "The operator can read all targets.")
 }
 
 // announcedLook returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner announces neither its period nor its
@@ -311,7 +311,7 @@ func (r Report) SetScheduled() {
 	ran := meta.IsStatusConditionTrue(r.draftStatus().Conditions, v1alpha1.ConditionReconciling)
 	if r.draftStatus().LastEvaluation == nil || ran {
 		r.SetCondition(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
-		r.setReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "The schedule is not due yet.")
+		r.setReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
 	}
 	if ran {
 		r.RemoveConditions(v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
@@ -376,7 +376,7 @@ func (r Report) setDelivered() {
 	if st.Last.Class == outbox.ClassNoCredential {
 		did = "The event of run %d was not sent"
 	}
-	r.SetCondition(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed, fmt.Sprintf(did+" and will be retried: %s.", owed.Number, st.Last))
+	r.SetCondition(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDeliveryFailed, fmt.Sprintf(did+"; the operator will retry: %s.", owed.Number, st.Last))
 }
 
 // setNext keeps the announced moment while it lies ahead, so that it is not written at each evaluation.

@@ -152,8 +152,8 @@ func TestConditionsWithoutAnEvaluation(t *testing.T) {
 			r.SetRefused(identity.Refusal{Reason: v1alpha1.ReasonAuthorMissing, Message: "nobody"})
 		}, "Ready=False/AuthorMissing Stalled=True/AuthorMissing", "nobody"},
 		"TemplateMissing": {func(r Report) { r.TemplateMissing("podgc") }, "Valid=False/TemplateMissing Ready=False/TemplateMissing", `CleanerTemplate "podgc" does not exist.`},
-		"Scheduled":       {func(r Report) { r.SetScheduled() }, "Valid=True/Valid Ready=True/WaitingForSchedule", "The schedule is not due yet."},
-		"Failed":          {func(r Report) { r.SetFailed(errors.New("no answer")) }, "Ready=False/Failed", "Will retry: no answer"},
+		"Scheduled":       {func(r Report) { r.SetScheduled() }, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
+		"Failed":          {func(r Report) { r.SetFailed(errors.New("no answer")) }, "Ready=False/Failed", "The operator hit an error and will retry: no answer"},
 		"Turn": {func(r Report) {
 			r.SetTurn(plan.Plan{Reason: v1alpha1.ReasonNotSynced, Message: "others take much memory"})
 		}, "Evaluated=False/NotSynced Ready=False/NotSynced", "others take much memory"},
@@ -310,7 +310,7 @@ func TestProgress(t *testing.T) {
 		"Refused":     {v1alpha1.ReasonDeletionRefused, func(m *life.Memory) { m.Rows[1].Failed = "no\nno" }, "Run 3: a deletion was refused and will be retried: no no", true},
 		"RefusedOver": {v1alpha1.ReasonDeletionRefused, func(m *life.Memory) { m.Rows[1].Failed, m.Rows[1].State = "no", life.RowGone }, "Run 3 is in progress: 2 objects.", false},
 		"Unstable": {v1alpha1.ReasonTargetUnstable, func(m *life.Memory) { m.Rows[0].Unstable = true },
-			"Run 3: a.pods/v1 changes faster than it can be deleted and will be retried: another client keeps writing to it.", true},
+			"Run 3: a.pods/v1 keeps changing before the operator can delete it, because another client keeps writing to it; the operator will retry.", true},
 		"UnstableOver":   {v1alpha1.ReasonTargetUnstable, func(m *life.Memory) { m.Rows[0].Unstable, m.Rows[0].State = true, life.RowGone }, "Run 3 is in progress: 2 objects.", false},
 		"Unconfirmed":    {v1alpha1.ReasonUnconfirmed, func(m *life.Memory) { m.Failed = "why" }, "Run 3 will be retried: why", true},
 		"NotYet":         {v1alpha1.ReasonUnconfirmed, func(*life.Memory) {}, "Run 3 is in progress: 2 objects.", false},
@@ -319,9 +319,9 @@ func TestProgress(t *testing.T) {
 		"AuthorMissing":  {v1alpha1.ReasonAuthorMissing, func(m *life.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
 		"AccountMissing": {v1alpha1.ReasonAccessDenied, func(m *life.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
 		"Half": {v1alpha1.ReasonAuthorLacksRights, func(m *life.Memory) { m.Failed, m.Half = "Why.", true },
-			`Run 3: release "r" is partly uninstalled, and the rest is waiting. Why. If you delete the Cleaner, the rest stays.`, true},
+			`Run 3: release "r" is partly uninstalled, and the rest is waiting. Why. If you delete the Cleaner, the rest of the release stays.`, true},
 		"Terminating": {v1alpha1.ReasonTerminating, func(m *life.Memory) { m.Rows[1].Finalizers = []string{"a/b", "c/d"} },
-			"Run 3 is waiting for deleted objects to be gone; finalizers hold them: a/b, c/d", false},
+			"Run 3 is waiting for the finalizers of deleted objects: a/b, c/d", false},
 		"Settled": {v1alpha1.ReasonTerminating, func(m *life.Memory) { m.Rows[1].Finalizers, m.Rows[1].Settled = []string{"a/b"}, true },
 			"Run 3 is in progress: 2 objects.", false},
 		"Skew":         {v1alpha1.ReasonClockSkewSuspected, func(*life.Memory) {}, "Run 3 is paused. ", true},

@@ -14,7 +14,7 @@ import (
 
 // ForbiddenDetail says who lacks which permission.
 func ForbiddenDetail(who, verbs string, res Resource, namespace, name string) string {
-	return fmt.Sprintf("%s may not %s %s", who, verbs, DescribeScope(res, namespace, name))
+	return fmt.Sprintf("%s is not allowed to %s %s", who, verbs, DescribeScope(res, namespace, name))
 }
 
 // DescribeScope describes the objects of a request: all, those of a namespace, or one.

@@ -40,7 +40,7 @@ func TestDescribe(t *testing.T) {
 	if got := NamespaceFor(pods, q) + NamespaceFor(nodes, q); got != "shop" {
 		t.Errorf("a namespaced and a cluster-scoped kind are read in %q", got)
 	}
-	if got, want := ForbiddenDetail("the operator", "list", pods, "shop", ""), `the operator may not list pods in namespace "shop"`; got != want {
+	if got, want := ForbiddenDetail("the operator", "list", pods, "shop", ""), `the operator is not allowed to list pods in namespace "shop"`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := DescribeScope(nodes, "", "n"), `nodes "n" (cluster-scoped)`; got != want {

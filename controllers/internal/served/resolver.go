@@ -96,14 +96,14 @@ func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string,
 		}
 		select {
 		case <-ctx.Done():
-			return Resource{}, plan.Failed, fmt.Sprintf("cannot find out whether kind %q of %s is served: %v", kind, gv, context.Cause(ctx))
+			return Resource{}, plan.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, context.Cause(ctx))
 		case <-a.done:
 		}
 		if !mine && (errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)) {
 			continue // the other caller gave up; this one did not
 		}
 		if a.err != nil && !apierrors.IsNotFound(a.err) {
-			return Resource{}, plan.Failed, fmt.Sprintf("cannot find out whether kind %q of %s is served: %v", kind, gv, a.err)
+			return Resource{}, plan.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, a.err)
 		}
 		if res, ok := findResource(gv, kind, a.resources); ok {
 			return res, plan.Complete, ""
@@ -172,7 +172,7 @@ func (r *Resolver) fetchAnswer(ctx context.Context, gv schema.GroupVersion, a *a
 		a.err = err
 	case len(list.APIResources) == 0:
 		// client-go returns an empty list for a core group that is forbidden: it proves nothing.
-		a.err = errors.New("the API server listed nothing")
+		a.err = errors.New("the API server returned an empty list of resources")
 	default:
 		a.resources = list.APIResources
 	}

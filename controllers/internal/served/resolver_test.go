@@ -60,8 +60,8 @@ func TestResolve(t *testing.T) {
 		"Unwatched":  {reason: "it is there all the same", kind: "nodemetrics", want: Resource{GVR: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "nodemetrics"}, Kind: "NodeMetrics"}, state: plan.Complete},
 		"Missing":    {reason: "the group is served without it", kind: "Route", state: plan.NoSuchKind, detail: `the API server does not serve kind "Route" of g/v1`},
 		"NoGroup":    {reason: "404 is an answer", kind: "Service", answer: failing(apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "", 0, false)), state: plan.NoSuchKind, detail: `the API server does not serve kind "Service" of g/v1`},
-		"Down":       {reason: "no answer says nothing", kind: "Service", answer: failing(errors.New("down")), state: plan.Failed, detail: `cannot find out whether kind "Service" of g/v1 is served: down`},
-		"EmptyGroup": {reason: "an empty list says nothing", kind: "Service", answer: failing(nil), state: plan.Failed, detail: `cannot find out whether kind "Service" of g/v1 is served: the API server listed nothing`},
+		"Down":       {reason: "no answer says nothing", kind: "Service", answer: failing(errors.New("down")), state: plan.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: down`},
+		"EmptyGroup": {reason: "an empty list says nothing", kind: "Service", answer: failing(nil), state: plan.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: the API server returned an empty list of resources`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ import (
 
 var (
 	// ErrNotLeader keeps a process that may have lost the leadership from writing and deleting.
-	ErrNotLeader = errors.New("the leadership of this process was not renewed lately")
+	ErrNotLeader = errors.New("this process has not renewed its leader election Lease recently")
 	// ErrChanged says that a request was not sent because the Cleaner has changed, or because of a shutdown.
 	ErrChanged = errors.New("the Cleaner has changed")
 )

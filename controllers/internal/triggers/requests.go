@@ -60,20 +60,20 @@ func (m *Memory) dropRequest(request string, why dropped) {
 }
 
 func outlivedReason() dropped {
-	return dropped{reason: v1alpha1.ReasonRequestOutlived, message: "The last request is dropped: the spec or its template has changed since it was made."}
+	return dropped{reason: v1alpha1.ReasonRequestOutlived, message: "The operator dropped the last request to evaluate: the spec or its template has changed since."}
 }
 
 func notAllowedReason(who author.Author, missing []rights.Right) dropped {
-	return dropped{reason: v1alpha1.ReasonRequestNotAllowed, message: "The last request is dropped: " + identity.DescribeLack(who.String()+", who made it,", missing)}
+	return dropped{reason: v1alpha1.ReasonRequestNotAllowed, message: "The operator dropped the last request to evaluate: " + identity.DescribeLack(who.String()+", who made it,", missing)}
 }
 
 func expiredReason(madeAt time.Time) dropped {
 	return dropped{reason: v1alpha1.ReasonRequestExpired, message: fmt.Sprintf(
-		"The last request is dropped: it was made at %s, and startingDeadline has passed.", madeAt.UTC().Format(time.RFC3339))}
+		"The operator dropped the last request to evaluate: it was made at %s, and startingDeadline has passed.", madeAt.UTC().Format(time.RFC3339))}
 }
 
 func unsignedReason() dropped {
-	return dropped{reason: v1alpha1.ReasonRequestNotSigned, message: "The last request is dropped: the operator's webhook has not signed it for this spec."}
+	return dropped{reason: v1alpha1.ReasonRequestNotSigned, message: "The operator dropped the last request to evaluate: the operator's webhook has not signed it for this spec."}
 }
 
 // SeeRequest records a request for an evaluation before anything can keep the Cleaner from being evaluated. To suspend or resume a

@@ -138,7 +138,7 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 	}
 	took := moments.ElapsedTime(began, j.Clock.Now())
 	if errors.Is(err, errStale) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
-		err = fmt.Errorf("an attempt took %s and did nothing: the API server is too slow, or the release is too large", took.Round(time.Second))
+		err = fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))
 	}
 	return j.describeEnd(out, err)
 }
@@ -165,13 +165,13 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	case err != nil:
 		end.Why = shown.CleanText(err.Error())
 	case out.State == helm.Upgraded:
-		end.Why = "the release was upgraded, or its record was rewritten"
+		end.Why = "the release was upgraded, or its release Secret was modified"
 	case out.State == helm.Pending:
 		end.Why = "the release is being installed, upgraded or rolled back"
 	case out.State == helm.HookRunning:
-		end.Why = shown.CleanText(out.Hook + " has not ended yet")
+		end.Why = shown.CleanText(out.Hook + " has not finished yet")
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
-		end.Why = shown.CleanText(fmt.Sprintf("%d objects of the release are not gone yet, such as %s", len(out.Remaining), out.Remaining[0]))
+		end.Why = shown.CleanText(fmt.Sprintf("%d objects of the release still exist, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
 	return end
 }

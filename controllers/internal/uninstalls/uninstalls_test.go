@@ -168,7 +168,7 @@ func TestATryHasItsTime(t *testing.T) {
 		why   string
 	}{
 		"Quick": {takes: slowTry - 1},
-		"Slow":  {takes: 50 * time.Second, why: "an attempt took 50s and did nothing: the API server is too slow, or the release is too large"},
+		"Slow":  {takes: 50 * time.Second, why: "an attempt made no progress in 50s: the API server is too slow, or the release is too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newTestJob(t, alice, nil)
@@ -215,12 +215,12 @@ func TestDescribeEnd(t *testing.T) {
 		"Done":     {out: helm.Outcome{State: helm.Done}, want: End{Swept: true}},
 		"Stale":    {err: fmt.Errorf("asked: %w", errStale)},
 		"Failed":   {err: errors.New("no\nanswer"), want: End{Why: "no answer"}},
-		"Upgraded": {out: helm.Outcome{State: helm.Upgraded}, want: End{Why: "the release was upgraded, or its record was rewritten"}},
+		"Upgraded": {out: helm.Outcome{State: helm.Upgraded}, want: End{Why: "the release was upgraded, or its release Secret was modified"}},
 		"Pending":  {out: helm.Outcome{State: helm.Pending}, want: End{Why: "the release is being installed, upgraded or rolled back"}},
-		"Hook":     {out: helm.Outcome{State: helm.HookRunning, Hook: "hook a"}, want: End{Why: "hook a has not ended yet"}},
+		"Hook":     {out: helm.Outcome{State: helm.HookRunning, Hook: "hook a"}, want: End{Why: "hook a has not finished yet"}},
 		"Remaining": {
 			out:  helm.Outcome{State: helm.Terminating, Remaining: []helm.Remaining{{Ref: ref}}},
-			want: End{Why: "1 objects of the release are not gone yet, such as " + fmt.Sprint(helm.Remaining{Ref: ref})},
+			want: End{Why: "1 objects of the release still exist, such as " + fmt.Sprint(helm.Remaining{Ref: ref})},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -239,7 +239,7 @@ func TestClusterNamespaceSelector(t *testing.T) {
 	others := queries.New("ConfigMap", queries.ChosenBy(r.user), queries.Except(a), queries.Labelled("app=web"), queries.MetadataOnly)
 	own := queries.New("ConfigMap", queries.In(b), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev, others)) })
-	r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
+	r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
 	r.livesAs(dev, plan.Forbidden)
 	r.SetInterests(owner("c"), interests(own))
 	r.finds(own, b+"/c")
@@ -267,7 +267,7 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	both, one := queries.New("ConfigMap", queries.Among(a, b), queries.Labelled("app=web")), queries.New("ConfigMap", queries.In(a), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(both)) })
 	r.SetInterests(owner("c"), interests(one))
-	r.says(both, plan.Forbidden, fmt.Sprintf("the operator may not list and watch configmaps in namespace %q", b))
+	r.says(both, plan.Forbidden, fmt.Sprintf("the operator is not allowed to list and watch configmaps in namespace %q", b))
 	r.livesAs(both, plan.Forbidden)
 	r.finds(one, a+"/c")
 	r.wakes(platform, "the permission", func() { r.mayInOf(b, "configmaps") })
@@ -383,7 +383,7 @@ func TestClusterReadOne(t *testing.T) {
 		"OtherTier": {queries.NewTarget("Secret", ofTier("prod")), "s", "true false Complete "},
 		"Type":      {queries.NewTarget("Secret", ofType("example.com/kept"), ofTier("dev")), "s", "true true Complete "},
 		"OtherType": {queries.NewTarget("Secret", ofType("Opaque")), "s", "true false Complete "},
-		"Forbidden": {queries.NewTarget("ConfigMap"), "s", fmt.Sprintf("false false Forbidden the operator may not get configmaps %q in namespace %q", "s", r.namespace)},
+		"Forbidden": {queries.NewTarget("ConfigMap"), "s", fmt.Sprintf("false false Forbidden the operator is not allowed to get configmaps %q in namespace %q", "s", r.namespace)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			until(t, tc.want, func() bool { // the API server learns of rights a moment later

@@ -70,5 +70,5 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 
 // readingDetail says that a resource is being read, for people.
 func (r *resource) readingDetail() string {
-	return fmt.Sprintf("%s are being read", r.GVR.GroupResource())
+	return fmt.Sprintf("waiting for the first list of %s", r.GVR.GroupResource())
 }

@@ -329,7 +329,7 @@ func TestForbiddenThenAllowed(t *testing.T) {
 	s.Put(apiserver.Pods, "a", "p", nil)
 	r.wakes(owner("c"), "a refusal", func() { r.SetInterests(owner("c"), interests(q, n)) })
 	r.reads(q, plan.Forbidden)
-	if want, got := `the operator may not list and watch pods in namespace "a"`, r.Read(t.Context(), q).Detail; got != want {
+	if want, got := `the operator is not allowed to list and watch pods in namespace "a"`, r.Read(t.Context(), q).Detail; got != want {
 		t.Errorf("detail is %q, want %q", got, want)
 	}
 	r.reads(n, plan.Forbidden)

@@ -162,7 +162,7 @@ func (c *catalog) followKind(ctx context.Context, k *kind) {
 		}
 		var f finding
 		if p := contain.CatchPanic(func() { f = c.lookUpKind(ctx, k.key, needsFields) }); p != nil {
-			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot find out whether kind %q is served: %v", k.key.kind, p)}
+			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot determine whether kind %q is served: %v", k.key.kind, p)}
 		}
 		c.finishLookup(ctx, k, due, f)
 	}
@@ -284,7 +284,7 @@ func (c *catalog) handleMissingResource(r *resource) {
 		again := k.alarm.failures > 0
 		wait := k.alarm.nextBackoff(c.retryEvery)
 		if again {
-			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server lists %s, and does not find them", r.GVR.GroupResource())
+			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server serves %s, but responded with 404 to this request", r.GVR.GroupResource())
 		} else {
 			wait = 0
 		}

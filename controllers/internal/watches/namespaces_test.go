@@ -95,7 +95,7 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "b"})
 	q := queries.New("Pod", queries.Among("a", "b", "c"))
 	r.wakes(platform, "a refusal", func() { r.SetInterests(platform, interests(q)) })
-	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "b"`)
+	r.says(q, plan.Forbidden, `the operator is not allowed to list and watch pods in namespace "b"`)
 	r.SetInterests(owner("c"), interests(queries.New("Pod"))) // a Cleaner shares the informer of its namespace
 	r.reads(queries.New("Pod"), plan.Complete, "p")
 	r.informersNow(2)
@@ -111,7 +111,7 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	r.informersNow(1)
 	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "c"})
 	r.wakes(platform, "rights that were taken", func() { s.Disconnect(apiserver.Pods, false) })
-	r.says(q, plan.Forbidden, `the operator may not list and watch pods in namespace "c"`)
+	r.says(q, plan.Forbidden, `the operator is not allowed to list and watch pods in namespace "c"`)
 	r.DropInterests(platform)
 	r.DropInterests(owner("c"))
 	r.leaves()
@@ -226,7 +226,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.Put(apiserver.Pods, "a", "p", nil)
 		s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
-		r.says(dev, plan.Forbidden, "the operator may not list and watch namespaces (cluster-scoped)")
+		r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
 		for range 2 {
 			r.wakes(platform, "the permission", func() { s.Deny() })
 			r.finds(dev, "a/p")
@@ -241,7 +241,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
 		s.Deny(apiserver.Denial{Resource: "pods"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
-		r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
+		r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
 		named := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("a", "b"))
 		r.SetInterests(platform, interests(dev, named))
 		s.Put(apiserver.Pods, "a", "p", nil)
@@ -270,7 +270,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		r.SetInterests(platform, interests(dev))
 		r.SetInterests(owner("c"), interests(queries.New("Pod")))
 		r.reads(queries.New("Pod"), plan.Complete, "p")
-		r.says(dev, plan.Unsynced, "namespaces are being read")
+		r.says(dev, plan.Unsynced, "waiting for the first list of namespaces")
 		r.wakes(platform, "the namespaces", free)
 		r.finds(dev, "a/p")
 	})
@@ -311,7 +311,7 @@ func TestARefusalAfterAnotherWakes(t *testing.T) {
 		s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
 		s.Disconnect(apiserver.Pods, false)
 	})
-	r.says(dev, plan.Forbidden, "the operator may not list and watch pods in all namespaces")
+	r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
 }
 
 func TestMisplacedQueriesFail(t *testing.T) {

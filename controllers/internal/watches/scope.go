@@ -230,7 +230,7 @@ func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, e
 		}}
 		answer, err := p.access.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("cannot find out whether the operator may %s %s: %w", verb, served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
+			return nil, fmt.Errorf("cannot determine whether the operator may %s %s: %w", verb, served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
 		}
 		if !answer.Status.Allowed {
 			missing = append(missing, verb)

@@ -62,7 +62,7 @@ func TestWritePlan(t *testing.T) {
 		},
 		Withheld: []plan.Withheld{{
 			Step:    plan.Step{Rule: "r", Verb: plan.VerbPatch, Object: pod("d"), Patch: &patch, Reason: "it is done"},
-			Because: `it carries cleaner.vtex.dev/protect: "true"`,
+			Because: `it has the label or annotation cleaner.vtex.dev/protect: "true"`,
 		}},
 		Pending: []plan.Pending{{Rule: "later", Key: "shop/c.pods/v1", Until: now.Add(time.Minute)}},
 		Errors:  []v1alpha1.ItemError{{Rule: "r", Key: "shop/b.pods/v1", Field: "rules[0].when", Message: "no such key: done", Count: 2}},
@@ -82,7 +82,7 @@ func TestWritePlan(t *testing.T) {
 		"withheld": [
 			{"rule": "r", "verb": "patch", "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "d", "uid": "uid-d", "resourceVersion": "7",
 			 "subresource": "status", "patchType": "Apply", "options": {"force": true}, "reason": "it is done",
-			 "because": "it carries cleaner.vtex.dev/protect: \"true\""}
+			 "because": "it has the label or annotation cleaner.vtex.dev/protect: \"true\""}
 		],
 		"pending": [{"rule": "later", "key": "shop/c.pods/v1", "until": "2026-01-02T00:01:00Z"}],
 		"next": "2026-01-02T00:01:00Z",

@@ -145,7 +145,7 @@ func (j *judge) judgeRows(out *Judgement, dropped map[int]bool) map[int]RowVerdi
 		case withheld[j.rows[i].UID] != "":
 			verdicts[i] = RowVerdict{Kept: withheld[j.rows[i].UID]}
 		case dropped[i]:
-			verdicts[i] = RowVerdict{Kept: "an earlier action can no longer be done"}
+			verdicts[i] = RowVerdict{Kept: "an earlier action on it can no longer be performed"}
 		default:
 			verdicts[i] = j.judgeUnwanted(i, out)
 		}
@@ -187,7 +187,7 @@ func (j *judge) namesObject(target int, r *plan.Row) bool {
 func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why string) {
 	outcome = JudgeTrue
 	if len(j.Lost) > 0 {
-		outcome, why = JudgeUndecidable, "objects of this run that the conditions or rules read are gone"
+		outcome, why = JudgeUndecidable, "objects of this run that the conditions or rules read no longer exist"
 	}
 	for i, r := range e.EvaluateConditions() {
 		switch {
@@ -221,7 +221,7 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	case t >= 0:
 		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}
 	case rule >= 0 && j.ReadsLost(j.Programs.ListRuleTargets(rule)):
-		return RowVerdict{Kept: "objects of this run that its rule reads are gone"}
+		return RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}
 	case len(out.Plan.Errors) > 0:
 		return RowVerdict{Unread: plan.DescribeItemError(&out.Plan.Errors[0])}
 	case len(out.Plan.Pending) > 0: // its hold may have started again

@@ -98,7 +98,7 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 		pod  RowVerdict
 	}{
 		"Own":    {[]RowAnswer{{Did: v1alpha1.OutcomeDeleted}}, JudgeTrue, RowVerdict{Version: "7"}},
-		"Others": {[]RowAnswer{{Did: v1alpha1.OutcomeGone}}, JudgeUndecidable, RowVerdict{Kept: "objects of this run that its rule reads are gone"}},
+		"Others": {[]RowAnswer{{Did: v1alpha1.OutcomeGone}}, JudgeUndecidable, RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)

@@ -295,7 +295,7 @@ func (v View) nextOfOpenRun(run *v1alpha1.Run, m *Memory) Request {
 		return v.requestRows(run, m, open)
 	}
 	if left := len(m.rowsIn(RowKept)) + len(m.rowsIn(RowReplaced)); left > 0 {
-		return v.endRun(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were kept", left, len(m.Rows)))
+		return v.endRun(run, m, v1alpha1.ResultPartial, fmt.Sprintf("%d of %d objects were not deleted", left, len(m.Rows)))
 	}
 	return v.afterRows(run, m)
 }
@@ -334,7 +334,7 @@ func describeRelease(run *v1alpha1.Run, m *Memory) string {
 	case m.Half:
 		return fmt.Sprintf("; release %q is left partly uninstalled", run.Helm.Name)
 	case m.isUnderWay(run):
-		return fmt.Sprintf("; release %q is being uninstalled by another client", run.Helm.Name)
+		return fmt.Sprintf("; another client is uninstalling release %q", run.Helm.Name)
 	}
 	return ""
 }
@@ -415,7 +415,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
 	}
 	if h := v.Helm; h == nil || !h.Delete || h.Release != run.Helm.Name { // a status is not believed
-		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("the spec does not ask to uninstall release %q", run.Helm.Name)}
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("spec.helm does not request the uninstall of release %q", run.Helm.Name)}
 	}
 	if m.Release == nil {
 		if v.Now.Before(m.Due) {
@@ -434,7 +434,7 @@ func (v View) afterObjects(run *v1alpha1.Run, m *Memory) Request {
 	case rel.State == plan.ReleasePending:
 		return v.waitUntil(m.Due, v1alpha1.ReasonReleasePending)
 	case isRewritten(rel, run.Helm):
-		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q was changed and is at revision %d now", rel.Name, rel.Revision)}
+		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q has changed and is now at revision %d", rel.Name, rel.Revision)}
 	case rel.HasBegun():
 		return v.requestUninstall(m, FinishUninstall)
 	case v.Slot == SlotHeld && !m.IsConfirmed(v.Now) && !v.Now.Before(m.Due):

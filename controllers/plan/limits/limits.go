@@ -87,11 +87,11 @@ func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, m
 		if c.Limits.MaxActions == 0 {
 			limit = "maxPercent"
 		}
-		return limit, fmt.Sprintf("Nothing is done: the actions that limits.%s counts in %s take too much memory. It continues when enough of them "+
-			"are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per)
+		return limit, fmt.Sprintf("The Cleaner takes no action: counting actions for limits.%s over %s takes too much memory. It resumes when enough "+
+			"actions no longer count. Set a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per)
 	}
 	if n := c.Limits.MaxActions; n > 0 && countActions(wanted, done) > n {
-		return "maxActions", fmt.Sprintf("Nothing is done: limits.maxActions allows %d objects in %s.", n, per)
+		return "maxActions", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxActions (%d objects in %s).", n, per)
 	}
 	if n := c.Limits.MaxPercent; n > 0 {
 		acted := make(map[types.UID]bool, len(wanted))
@@ -100,7 +100,7 @@ func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, m
 		}
 		for _, t := range c.Targets {
 			if t.isOverPercent(acted, done, n) {
-				return "maxPercent", fmt.Sprintf("Nothing is done: limits.maxPercent allows %d%% of target %q in %s.", n, t.Name, per)
+				return "maxPercent", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxPercent (%d%% of target %q in %s).", n, t.Name, per)
 			}
 		}
 	}

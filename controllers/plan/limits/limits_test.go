@@ -54,21 +54,21 @@ func TestFindExcess(t *testing.T) {
 		"NoLimits":         {reason: "nothing limits it", wanted: some},
 		"NoLimitSet":       {reason: "per alone limits nothing", limits: &v1alpha1.Limits{Per: "x"}, wanted: some},
 		"Actions":          {reason: "as many as allowed", limits: actions(2), wanted: some},
-		"TooManyActions":   {reason: "one more", limits: actions(1), wanted: some, want: "limits.maxActions allows 1 objects in 1h0m0s"},
+		"TooManyActions":   {reason: "one more", limits: actions(1), wanted: some, want: "limits.maxActions (1 objects in 1h0m0s)"},
 		"Nothing":          {reason: "nothing is to be done", limits: actions(1), done: Done{done(1, some[0]), done(1, some[1])}},
-		"Before":           {reason: "what was done counts", limits: actions(2), done: Done{done(20, on("c", 0, "c"))}, wanted: some, want: "allows 2 objects", freed: at(40)},
+		"Before":           {reason: "what was done counts", limits: actions(2), done: Done{done(20, on("c", 0, "c"))}, wanted: some, want: "(2 objects", freed: at(40)},
 		"LongBefore":       {reason: "until it is older than per", limits: &v1alpha1.Limits{MaxActions: 2, Per: "20m"}, done: Done{done(20, on("c", 0, "c"))}, wanted: some},
 		"SameObject":       {reason: "an object counts once", limits: actions(2), done: Done{done(20, on("a", 1, "a"))}, wanted: some},
-		"Items":            {reason: "a deed counts as its items", limits: actions(2), wanted: []Deed{on("p", 0, "a", "b", "c")}, want: "allows 2 objects"},
+		"Items":            {reason: "a deed counts as its items", limits: actions(2), wanted: []Deed{on("p", 0, "a", "b", "c")}, want: "(2 objects"},
 		"Percent":          {reason: "half is half", limits: percent(50), wanted: some, targets: []Target{four}},
-		"TooManyPercent":   {reason: "and no less", limits: percent(49), wanted: some, targets: []Target{target("nodes", "n"), four}, want: `limits.maxPercent allows 49% of target "pods" in 1h0m0s`},
+		"TooManyPercent":   {reason: "and no less", limits: percent(49), wanted: some, targets: []Target{target("nodes", "n"), four}, want: `limits.maxPercent (49% of target "pods" in 1h0m0s)`},
 		"OtherTarget":      {reason: "what is in no target is a share of none", limits: percent(1), wanted: some, targets: []Target{target("nodes", "n")}},
-		"PercentBefore":    {reason: "what was done counts", limits: percent(50), done: Done{done(20, on("c", 0), "pods")}, wanted: some, targets: []Target{four}, want: "allows 50%", freed: at(40)},
+		"PercentBefore":    {reason: "what was done counts", limits: percent(50), done: Done{done(20, on("c", 0), "pods")}, wanted: some, targets: []Target{four}, want: "(50% of", freed: at(40)},
 		"PercentGone":      {reason: "what is gone was there", limits: percent(60), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}},
-		"TooManyGone":      {reason: "and was acted on", limits: percent(59), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}, want: "allows 59%", freed: at(40)},
+		"TooManyGone":      {reason: "and was acted on", limits: percent(59), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}, want: "(59% of", freed: at(40)},
 		"GoneElsewhere":    {reason: "in its own targets", limits: percent(50), done: Done{done(20, on("x", 0), "nodes")}, wanted: some, targets: []Target{four}},
-		"Forgotten":        {reason: "what was forgotten is too much", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxActions counts in 1h0m0s take too much memory", freed: at(40)},
-		"ForgottenPercent": {reason: "of either limit", limits: percent(99), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxPercent counts", freed: at(40)},
+		"Forgotten":        {reason: "what was forgotten is too much", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxActions over 1h0m0s takes too much memory", freed: at(40)},
+		"ForgottenPercent": {reason: "of either limit", limits: percent(99), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "actions for limits.maxPercent", freed: at(40)},
 		"ForgottenNothing": {reason: "unless nothing is to be done", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}},
 		"ForgottenOld":     {reason: "or it is long ago", limits: actions(9), done: Done{{At: at(-60), Forgotten: true}}, wanted: some},
 	} {
@@ -119,7 +119,7 @@ func TestDoneIsBounded(t *testing.T) {
 	if took := heap() - before; full.CountBytes() < MaxDoneBytes || took > full.CountBytes()*3/2 {
 		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
 	}
-	const says = "Nothing is done: the actions that limits.maxPercent counts in 16800h0m0s take too much memory. It continues when enough of them are older: write a shorter limits.per, or use fewer Cleaners with limits in the namespace."
+	const says = "The Cleaner takes no action: counting actions for limits.maxPercent over 16800h0m0s takes too much memory. It resumes when enough actions no longer count. Set a shorter limits.per, or use fewer Cleaners with limits in the namespace."
 	per := 100 * 7 * 24 * time.Hour
 	long := born.Add(per + time.Hour)
 	for name, tc := range map[string]struct {

@@ -59,7 +59,7 @@ func FindChangeIn(kind v1alpha1.PatchType, patch any) string {
 		return ""
 	}
 	if _, ok := root["$patch"]; ok {
-		return "$patch also changes metadata.ownerReferences, by which Kubernetes deletes objects"
+		return "$patch also changes metadata.ownerReferences, which Kubernetes garbage collection uses"
 	}
 	if kept, ok := root["$retainKeys"]; ok {
 		if kept, _ := kept.([]any); !slices.Contains(kept, any("metadata")) {
@@ -73,7 +73,7 @@ func FindChangeIn(kind v1alpha1.PatchType, patch any) string {
 func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string {
 	for key := range metadata {
 		if field := key[strings.LastIndex(key, "/")+1:]; strings.EqualFold(field, ownerReferences) { // $setElementOrder/…, too
-			return "it sets metadata.ownerReferences, by which Kubernetes deletes objects"
+			return "it sets metadata.ownerReferences, which Kubernetes garbage collection uses"
 		}
 	}
 	if kind != v1alpha1.PatchStrategic {
@@ -81,7 +81,7 @@ func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string 
 	}
 	for _, directive := range []string{"$patch", "$retainKeys"} {
 		if _, ok := metadata[directive]; ok {
-			return fmt.Sprintf("metadata.%s also changes metadata.ownerReferences, by which Kubernetes deletes objects", directive)
+			return fmt.Sprintf("metadata.%s also changes metadata.ownerReferences, which Kubernetes garbage collection uses", directive)
 		}
 	}
 	return ""
@@ -90,7 +90,7 @@ func forbiddenMetadata(kind v1alpha1.PatchType, metadata map[string]any) string 
 const ownerReferences = "ownerReferences"
 
 // replacesMetadata is said of what would leave nothing of the metadata that an object has.
-const replacesMetadata = "replaces or removes metadata as a whole, with metadata.ownerReferences, by which Kubernetes deletes objects"
+const replacesMetadata = "replaces or removes metadata as a whole, with metadata.ownerReferences, which Kubernetes garbage collection uses"
 
 // forbiddenOperation says which operation of a JSON patch changes owners, or what they are a part of; empty if none does.
 func forbiddenOperation(operations []any) string {
@@ -109,7 +109,7 @@ func forbiddenOperation(operations []any) string {
 			case whole:
 				return fmt.Sprintf("operation %d %s", i, replacesMetadata)
 			case about:
-				return fmt.Sprintf("operation %d touches metadata.ownerReferences, by which Kubernetes deletes objects", i)
+				return fmt.Sprintf("operation %d touches metadata.ownerReferences, which Kubernetes garbage collection uses", i)
 			}
 		}
 	}

@@ -199,7 +199,7 @@ func (k *Keyring) checkNoKeyLost(ctx context.Context) error {
 	}
 	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
 		if err := k.reader.List(ctx, list); err != nil {
-			return fmt.Errorf("cannot find out whether a signing key was lost: %w", err)
+			return fmt.Errorf("cannot determine whether a signing key was lost: %w", err)
 		}
 		if name := findSignedOwner(list); name != "" {
 			return fmt.Errorf("the Secret %s has lost the signing key: %s was signed with it; restore the Secret, or run the operator with --new-signing-key: "+

@@ -193,7 +193,7 @@ func TestNoKeyIsMadeOfWhatCannotBeRead(t *testing.T) {
 		}},
 			"cannot read Secret cleaner-system/cleaner-signing-key: the API server is busy"},
 		"Cleaners": {interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return busy }},
-			"cannot find out whether a signing key was lost: the API server is busy"},
+			"cannot determine whether a signing key was lost: the API server is busy"},
 		"Write": {interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return busy }},
 			"cannot write Secret cleaner-system/cleaner-signing-key: the API server is busy"},
 	} {

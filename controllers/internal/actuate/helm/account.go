@@ -78,7 +78,7 @@ func (u *Uninstaller) findOwnRights(ctx context.Context, turn Turn, objects []ob
 	for _, o := range objects {
 		own, err := reader.isOwnRight(ctx, o)
 		if err != nil {
-			return nil, fmt.Errorf("cannot find out whether %s grants rights to ServiceAccount %q: %w", o.Ref, u.account.Name, err)
+			return nil, fmt.Errorf("cannot determine whether %s grants rights to ServiceAccount %q: %w", o.Ref, u.account.Name, err)
 		}
 		if own {
 			found = append(found, o.String())

@@ -95,13 +95,13 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			f.change("shop.v1", func(o *unstructured.Unstructured) bool {
 				return unstructured.SetNestedField(o.Object, "bm9uc2Vuc2U=", "data", "release") == nil
 			})
-		}, says: `Secret "sh.helm.release.v1.shop.v1" is no readable record of release "shop"`},
+		}, says: `Secret "sh.helm.release.v1.shop.v1" does not contain a readable record of release "shop"`},
 		"OddRecord": {reason: "a Secret that might be its newest revision", change: func(f *fakeCluster) {
 			f.put(&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "Secret", "type": string(secretType),
 				"metadata": map[string]any{"name": "sh.helm.release.v1.shop.v02", "labels": map[string]any{"owner": "helm", "name": "shop"}},
 			}})
-		}, says: `Secret "sh.helm.release.v1.shop.v02" is no readable record of release "shop": it is not named as one`},
+		}, says: `Secret "sh.helm.release.v1.shop.v02" does not contain a readable record of release "shop": it is not named as one`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -209,7 +209,7 @@ func TestWhatBlocksARelease(t *testing.T) {
 		"Protected":      {reason: "not even as an account", texts: many(1), account: "deleter", protected: []string{"bank"}, blocked: v1alpha1.ReasonProtected, says: "c00.configmaps/v1 ("},
 		"ProtectedKind":  {reason: "a cluster may hang on it", texts: []string{role}, account: "deleter", blocked: v1alpha1.ReasonProtected, says: "are cluster-scoped"},
 		"AllowedKind":    {reason: "the administrator says that none does", texts: []string{role}, account: "deleter", allowed: []string{"clusterroles.rbac.authorization.k8s.io"}},
-		"Itself":         {reason: "nobody is left to go on", texts: []string{named("v1", "ServiceAccount", "deleter")}, account: "deleter", blocked: v1alpha1.ReasonReleaseOwnsServiceAccount, says: `contains what ServiceAccount "deleter" needs to uninstall it: deleter.serviceaccounts/v1`},
+		"Itself":         {reason: "nobody is left to go on", texts: []string{named("v1", "ServiceAccount", "deleter")}, account: "deleter", blocked: v1alpha1.ReasonReleaseOwnsServiceAccount, says: `contains objects that ServiceAccount "deleter" needs for the uninstall: deleter.serviceaccounts/v1`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -265,7 +265,7 @@ func TestWhatIsNotDeleted(t *testing.T) {
 		"policy": "the chart says helm.sh/resource-policy: keep",
 		"taken":  `it says that it belongs to release "shop" in namespace "bank"`,
 		"user":   "it says helm.sh/resource-policy: keep",
-		"web":    "the right to delete it was not reviewed when the release was decided on",
+		"web":    "the right of the author to delete it was not checked when the uninstall was planned",
 		"w":      "the API server serves no kind Widget of shop.example.com/v1",
 	}
 	if diff := cmp.Diff(wantBecause, because); diff != "" || got.State != Done {

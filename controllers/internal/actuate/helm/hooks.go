@@ -40,10 +40,10 @@ const (
 )
 
 // noAccountDetail says what a release with hooks needs.
-const noAccountDetail = "its delete hooks run only as a ServiceAccount: name one in serviceAccountName, or set helm.disableHooks: true to uninstall the release without them"
+const noAccountDetail = "its delete hooks run only when the operator acts as a ServiceAccount: set serviceAccountName, or set helm.disableHooks: true to uninstall the release without them"
 
 // grantsRightsDetail says what to do about a release with a hook that grants rights.
-const grantsRightsDetail = "grants rights, and any user who may write the release's record can have added it: set helm.disableHooks: true to uninstall the release without its hooks, or uninstall it with Helm"
+const grantsRightsDetail = "grants permissions, and any user who can write the release Secret could have added it: set helm.disableHooks: true to uninstall the release without its hooks, or uninstall it with Helm"
 
 // HookError says that a hook failed.
 type HookError struct {

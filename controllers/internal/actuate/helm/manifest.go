@@ -267,7 +267,7 @@ func (u *Uninstaller) findBlocker(ctx context.Context, turn Turn, r resolvedMani
 	case len(outside) > 0:
 		return &BlockedError{
 			Reason: v1alpha1.ReasonReleaseOutsideNamespace,
-			Detail: fmt.Sprintf("release %q has objects outside namespace %q, which are only deleted as a ServiceAccount: %s", name, namespace, joinFirst(outside)),
+			Detail: fmt.Sprintf("release %q has objects outside namespace %q, which the operator deletes only when it acts as a ServiceAccount: %s", name, namespace, joinFirst(outside)),
 		}, nil
 	case len(protected) > 0:
 		return &BlockedError{
@@ -290,7 +290,7 @@ func (u *Uninstaller) findBlocker(ctx context.Context, turn Turn, r resolvedMani
 	}
 	return &BlockedError{
 		Reason: v1alpha1.ReasonReleaseOwnsServiceAccount,
-		Detail: fmt.Sprintf("release %q contains what ServiceAccount %q needs to uninstall it: %s; name another ServiceAccount", name, u.account.Name, joinFirst(rights)),
+		Detail: fmt.Sprintf("release %q contains objects that ServiceAccount %q needs for the uninstall: %s; use another ServiceAccount", name, u.account.Name, joinFirst(rights)),
 	}, nil
 }
 

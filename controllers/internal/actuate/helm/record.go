@@ -348,7 +348,7 @@ func (c *recordContent) weigh() int {
 func newUnreadableError(secret, name string, err error) *BlockedError {
 	return &BlockedError{
 		Reason: v1alpha1.ReasonReleaseUnreadable,
-		Detail: fmt.Sprintf("Secret %q is no readable record of release %q: %v", secret, name, err),
+		Detail: fmt.Sprintf("Secret %q does not contain a readable record of release %q: %v", secret, name, err),
 	}
 }
 

@@ -33,7 +33,7 @@ func (t Turn) run(ctx context.Context, work func()) error {
 }
 
 // ErrTooSlow ends what takes too long.
-var ErrTooSlow = errors.New("it takes too long to read what the uninstall depends on: the API server is too slow, or the release is too large")
+var ErrTooSlow = errors.New("reading what the uninstall depends on takes too long: the API server is too slow, or the release is too large")
 
 // LimitTime returns a context that ends with ErrTooSlow after so much time, and a turn whose wait does not count. They are for one
 // goroutine, which calls stop in the end.
