@@ -21,7 +21,7 @@ import (
 // TestRunMakesNoAuthorWithoutTheFlag shows that a request for an evaluation that would make the caller the author is refused before
 // anything is changed, and that the output says so where the flag allows it.
 func TestRunMakesNoAuthorWithoutTheFlag(t *testing.T) {
-	const becomes = "you are the author of its spec now: it acts with your rights"
+	const becomes = "you are now the author of its spec: it acts with your rights"
 	for name, tc := range map[string]struct {
 		stored, signed string
 		flags          []string

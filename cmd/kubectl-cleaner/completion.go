@@ -56,8 +56,8 @@ func (c completionCommand) newCommand() *cobra.Command {
 		Long: `Print scripts that complete commands, flags, and the names of Cleaners and namespaces in the cluster.
 
 If kubectl's own completion is set up in your shell, it also completes "kubectl cleaner", as long as the program
-kubectl_complete-cleaner is on the PATH. "completion kubectl" prints that program. The scripts for the shells are for
-running kubectl-cleaner under this name: source one, or put it where your shell looks for completions.`,
+kubectl_complete-cleaner is on the PATH. "completion kubectl" prints that program. The shell scripts complete
+the standalone command kubectl-cleaner: source one, or put it where your shell looks for completions.`,
 		Example: `  kubectl cleaner completion kubectl > ~/.local/bin/kubectl_complete-cleaner
   chmod +x ~/.local/bin/kubectl_complete-cleaner
   source <(kubectl-cleaner completion bash)`,

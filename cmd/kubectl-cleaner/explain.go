@@ -31,8 +31,8 @@ func (e explainCommand) newCommand() *cobra.Command {
 		Use:   "explain " + cleanerArgument,
 		Short: "Explain why a Cleaner has or has not acted",
 		Long: `Explain why a Cleaner or a ClusterCleaner has or has not acted, from its status: the result of the last evaluation, what
-it waits for, what it could not read or was not allowed to do, and its last actions. The command evaluates nothing and
-changes nothing; to evaluate, use "plan".`,
+it waits for, what it could not read or was not allowed to do, and its last actions. The command is read-only and
+does not evaluate the Cleaner; to evaluate it, use "plan".`,
 		Example: `  kubectl cleaner explain preview -n default
   kubectl cleaner explain clustercleaner/everywhere`,
 		Args:              validateArgs(cobra.ExactArgs(1)),
@@ -69,7 +69,7 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 		out.Printf("%s has no status: the operator has not seen it yet, or is not running.\n", name)
 		return
 	case s.ObservedGeneration < owner.GetGeneration():
-		out.Printf("%s: this status is about an earlier spec; the operator has not seen the new one yet.\n", name)
+		out.Printf("%s: this status is for an earlier generation of the spec; the operator has not processed the current one yet.\n", name)
 	}
 	out.Printf("%s: %s\n%s\n", name, p.Bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
@@ -122,7 +122,7 @@ func printEvaluation(out output.Screen, p output.Painter, e *v1alpha1.Evaluation
 		out.Printf("  %s in rule %s, %s: %s %s (%d times)\n", p.Red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
 	}
 	for _, h := range e.Withheld {
-		out.Printf("  not touched: %s: %s\n", h.Object, h.Because)
+		out.Printf("  withheld: %s: %s\n", h.Object, h.Because)
 	}
 }
 
@@ -131,7 +131,7 @@ func printRun(out output.Screen, r *v1alpha1.Run) {
 	if r == nil {
 		return
 	}
-	out.Printf("\nRun %d, decided at %s: ", r.Number, formatTime(r.DecidedAt.Time))
+	out.Printf("\nRun %d, started at %s: ", r.Number, formatTime(r.DecidedAt.Time))
 	if r.Result == "" {
 		out.Printf("in progress, %d objects\n", len(r.Rows))
 	} else {

@@ -42,7 +42,7 @@ func TestFill(t *testing.T) {
 		"Cleaner":        {owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}}, state: plan.Complete, pods: 1},
 		"ClusterCleaner": {owner: &v1alpha1.ClusterCleaner{}, state: plan.Complete, pods: 2},
 		"Forbidden": {owner: &v1alpha1.ClusterCleaner{}, answer: apierrors.NewForbidden(gvr.GroupResource(), "", errors.New("no")), state: plan.Forbidden,
-			detail: "you may not list pods in all namespaces"},
+			detail: "you are not allowed to list pods in all namespaces"},
 		"Away": {owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}}, answer: errors.New("no route"), fails: `cannot list pods in namespace "web": no route`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -195,7 +195,7 @@ func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects,
 		List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		world.SetFailure(gvr.GroupResource(), plan.Forbidden, "you may not list "+snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""))
+		world.SetFailure(gvr.GroupResource(), plan.Forbidden, "you are not allowed to list "+snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""))
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot list %s: %w", snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""), err)

@@ -115,7 +115,7 @@ func (t *tool) newRootCommand() (*cobra.Command, error) {
 		Use:   "kubectl-cleaner",
 		Short: "Plan, validate, test and explain Cleaners",
 		Long: `Show what Cleaners would do, validate them and test them, with files or with a cluster. Explain why Cleaners in a cluster
-have or have not acted, suspend and resume them, or evaluate them now. No command changes what Cleaners clean up.`,
+have or have not acted, suspend and resume them, or evaluate them now. No command deletes or changes the objects that Cleaners act on.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner plan -f cleaner.yaml
   kubectl cleaner explain preview -n default`,

@@ -51,13 +51,13 @@ func (p *planCommand) newCommand() *cobra.Command {
 	f := &p.flags
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE [--objects FILE|DIR ...]",
-		Short: "Show what a Cleaner would do now, and when it looks next",
-		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when it looks next. The command changes nothing.
+		Short: "Show what a Cleaner would do now, and when it is evaluated next",
+		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when it is evaluated next. The command changes nothing.
 
-With --objects, it plans for a cluster that has the objects of these files and no others, and reads no cluster. Such a
-cluster serves the built-in kinds, the kinds of its objects, and the kinds of the CustomResourceDefinitions among the
-objects or in --crds. Without --objects, it reads the cluster of the kubeconfig, including the Helm release if the
-Cleaner has one.`,
+With --objects, it plans for a cluster that contains only the objects in these files, and contacts no real cluster.
+Such a cluster serves the built-in kinds, the kinds of its objects, and the kinds of the CustomResourceDefinitions
+among the objects or in --crds. Without --objects, it reads the cluster of the kubeconfig, including the Helm release
+if the Cleaner has one.`,
 		Example: `  kubectl cleaner plan -f cleaner.yaml
   kubectl get pods,nodes -A -o json > objects.json
   kubectl cleaner plan -f cleaner.yaml --objects objects.json --at 2026-01-01T00:00:00Z -o yaml`,
@@ -126,7 +126,7 @@ func (p *planCommand) loadCleaner(ctx context.Context) (*manifests.Cleaner, erro
 	}
 	c := l.LoadCleaner(ctx, own, nil)
 	if !c.IsInvalid() && len(f.objects) > 0 && c.Work.Helm != nil && c.Work.Helm.Delete {
-		left := own.NewProblem("spec.helm", "the uninstall is not in the plan, because a release is only read from a cluster: leave out --objects")
+		left := own.NewProblem("spec.helm", "the plan does not include the uninstall, because releases can only be read from a cluster: omit --objects")
 		left.Warning = true
 		c.Problems = append(c.Problems, left)
 	}

@@ -81,7 +81,7 @@ func testVersion(t *testing.T, s *session, client dynamic.Interface) {
 	if got := s.run(0, "version", "--client"); got != "Client: "+own+"\n" {
 		t.Errorf("it asks no cluster, and says %q", got)
 	}
-	s.wants(s.run(1, "version", "--server=https://127.0.0.1:1"), "Client: "+own, "cannot find the operator: ", "use --client to ask no cluster")
+	s.wants(s.run(1, "version", "--server=https://127.0.0.1:1"), "Client: "+own, "cannot find the operator: ", "use --client to print only the client version")
 	s.wants(s.run(2, "version", "-o", "table"), "write text, yaml or json")
 	if err := deployments.Delete(t.Context(), "manager", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

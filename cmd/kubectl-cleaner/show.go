@@ -50,14 +50,14 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *documen
 		out.Printf("  %s: %s\n", c.Expression, answer)
 	}
 	if len(d.Steps) > 0 {
-		out.Printf("%s", p.FormatHeading("STEP", "VERB", "OBJECT", "RULE", "WHY"))
+		out.Printf("%s", p.FormatHeading("STEP", "VERB", "OBJECT", "RULE", "REASON"))
 		for i := range d.Steps {
 			s := &d.Steps[i]
 			out.Printf("%d\t%s\t%s\t%s\t%s\n", i+1, formatVerb(s), formatObject(s), s.Rule, s.Reason)
 		}
 	}
 	if len(d.Withheld) > 0 {
-		out.Printf("%s", p.FormatHeading("WITHHELD", "OBJECT", "RULE", "BECAUSE"))
+		out.Printf("%s", p.FormatHeading("WITHHELD", "OBJECT", "RULE", "REASON"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
 			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), formatObject(&h.Step), h.Rule, h.Because)

@@ -39,7 +39,8 @@ func (t *testCommand) newCommand() *cobra.Command {
 		Short: "Compare the plans of Cleaners with expected plans",
 		Long: `Compare the plans of Cleaners with expected plans. Each folder below DIR that has an objects.yaml is a case:
 
-  cleaner.yaml  the Cleaner or ClusterCleaner, and optionally templates; by default, the one of the nearest folder above
+  cleaner.yaml  the Cleaner or ClusterCleaner, and optionally templates;
+                by default, the one in the nearest parent folder
   objects.yaml  the objects of the cluster
   plan.yaml     the expected verdict, reason, steps, withheld, pending, next and errors; --update writes it
   patch.yaml    optional: what differs in the Cleaner of this case, as a JSON merge patch

@@ -40,8 +40,8 @@ func (v *validateCommand) newCommand() *cobra.Command {
 		Use:   "validate -f FILE|DIR",
 		Short: "Validate Cleaners, ClusterCleaners and CleanerTemplates",
 		Long: `Validate Cleaners, ClusterCleaners and CleanerTemplates, with the messages of the operator's webhook: each problem has
-its file, line and column, and says what to write instead. The command asks no cluster, unless you set --live: then it
-asks which kinds the cluster serves.`,
+its file, line and column, and says what to write instead. The command contacts no cluster unless you set --live; then
+it checks which kinds the cluster serves.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner validate -f cleaner.yaml --crds crds
   kubectl cleaner validate -f - --live < cleaner.yaml`,
@@ -52,7 +52,7 @@ asks which kinds the cluster serves.`,
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder to validate; - is standard input; may be repeated")
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, in addition to those that are shipped; may be repeated")
-	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; the command warns about kinds that are neither there nor built in")
+	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; the command warns about kinds that are neither defined there nor built in")
 	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator; Cleaners cannot use its Secrets")
 	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")

@@ -57,7 +57,7 @@ type versionCommand struct {
 func (v *versionCommand) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of this program and of the operator",
+		Short: "Print the client and operator versions",
 		Long: `Print the version of this program and the version of the operator in the cluster: the label ` + versionLabel + `
 and the image of the Deployment with the label ` + operatorSelector + `.`,
 		Example: `  kubectl cleaner version
@@ -66,7 +66,7 @@ and the image of the Deployment with the label ` + operatorSelector + `.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
 	}
-	cmd.Flags().BoolVar(&v.client, "client", false, "print only the version of this program, and ask no cluster")
+	cmd.Flags().BoolVar(&v.client, "client", false, "print only the client version, without contacting a cluster")
 	cmd.Flags().StringVarP(&v.output, "output", "o", outputText, "output format: text, yaml or json")
 	return cmd
 }
@@ -110,7 +110,7 @@ func (v *versionCommand) listOperators(ctx context.Context) ([]operatorVersion, 
 	list, err := from.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).
 		List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the operator: %w; use --client to ask no cluster", err)
+		return nil, fmt.Errorf("cannot find the operator: %w; use --client to print only the client version", err)
 	}
 	var found []operatorVersion
 	for i := range list.Items {

@@ -479,7 +479,7 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 	if out, err := e.run(t, plugin, "c", "-n", ns); err == nil || !strings.Contains(out, "then set --become-author") || e.authorOf(t, u) != "" {
 		t.Errorf("kubectl cleaner run makes its user the author without a word: %v\n%s", err, out)
 	}
-	if out, err := e.run(t, plugin, "c", "-n", ns, "--become-author"); err != nil || !strings.Contains(out, "you are the author of its spec now") {
+	if out, err := e.run(t, plugin, "c", "-n", ns, "--become-author"); err != nil || !strings.Contains(out, "you are now the author of its spec") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	eventually(t, "it acts", func(ctx context.Context) string {

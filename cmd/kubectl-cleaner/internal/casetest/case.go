@@ -83,7 +83,7 @@ func FindCases(folders []*manifests.Folder) ([]Case, error) {
 				return dir == "." || e.name == dir || strings.HasPrefix(e.name, dir+string(filepath.Separator))
 			}
 			if !slices.ContainsFunc(cases[found:], below) {
-				return nil, fmt.Errorf("%s has no case: write one into %s, as a folder with %s and %s", f.DisplayPath(filepath.Join(dir, FileCleaner)), f.DisplayPath(filepath.Join(dir, "testdata")), FileObjects, FilePlan)
+				return nil, fmt.Errorf("%s has no test cases: add one to %s, as a folder with %s and %s", f.DisplayPath(filepath.Join(dir, FileCleaner)), f.DisplayPath(filepath.Join(dir, "testdata")), FileObjects, FilePlan)
 			}
 		}
 	}
