@@ -119,10 +119,30 @@ func printEvaluation(out output.Screen, p output.Painter, e *v1alpha1.Evaluation
 		out.Printf("  %s: %s\n", c.Expression, answer)
 	}
 	for _, i := range e.Errors {
-		out.Printf("  %s in rule %s, %s: %s %s (%d times)\n", p.Red("error"), i.Rule, i.Key, i.Field, i.Message, max(i.Count, 1))
+		out.Printf("  %s in %s: %s%s\n", p.Red("error"), describePlace(i), strings.TrimSpace(i.Field+" "+i.Message), describeCount(i))
 	}
 	for _, h := range e.Withheld {
 		out.Printf("  withheld: %s: %s\n", h.Object, h.Because)
+	}
+}
+
+// describePlace names the rule of an error, and the first item that has it. An error of the rule as a whole has none.
+func describePlace(e v1alpha1.ItemError) string {
+	if e.Key == "" {
+		return "rule " + e.Rule
+	}
+	return "rule " + e.Rule + ", " + e.Key
+}
+
+// describeCount says how many items have an error, or nothing if it is an error of the rule as a whole.
+func describeCount(e v1alpha1.ItemError) string {
+	switch {
+	case e.Count > 1:
+		return fmt.Sprintf(" (%d items)", e.Count)
+	case e.Key == "":
+		return ""
+	default:
+		return " (1 item)"
 	}
 }
 
