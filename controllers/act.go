@@ -46,7 +46,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	if err := p.readToCommit(ctx, &in); err != nil {
 		return reportedPlan{watched}, err
 	}
-	obstacle := p.authority.findObstacle(ctx, in.Release, "Nothing is deleted: ")
+	obstacle := p.authority.findObstacle(ctx, in.Release)
 	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
 	live, agreed, inTime := watched, watched, !p.isOver()
 	if inTime {
@@ -177,7 +177,7 @@ func (p *authority) findObstacle(ctx context.Context, release *plan.Release) ide
 	}
 	return identity.Refusal{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
-		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read: no cleanup is started in it.", p.store.Cleaner.GetNamespace()),
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", p.store.Cleaner.GetNamespace()),
 	}
 }
 

@@ -83,7 +83,7 @@ func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error
 // replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
 // the record is dropped: nothing of it is carried out, and no event is sent of it.
 func (p *authority) replaceRecord(ctx context.Context) error {
-	forged, known, said := *p.store.Read.State(), p.mem.persisted.Record, "the last one takes its place"
+	forged, known, said := *p.store.Read.State(), p.mem.persisted.Record, "the operator restored the latest one"
 	if known == nil {
 		said = "the operator discarded it; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
@@ -105,7 +105,7 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	p.store.Cleaner.State().LastRequestedAt = p.store.Read.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
 	p.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
-		"the record of runs in status is not the last one that this operator has signed: %s", said)
+		"the record of runs in status is not the latest one that this operator signed: %s", said)
 	p.journal.RememberActions(v1alpha1.Action{
 		Object: "status.run", Rule: "record", Action: "replace", Time: journal.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})

@@ -166,7 +166,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	case !inTime && b.later && b.isOver():
 		return plan.Plan{}, reportedPlan{}, errOver
 	case !inTime, moments.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "Nothing is done: "+slowReads+"."
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+slowReads+"."
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
 	if len(last.Errors) == 0 { // those of items that are not of this batch
@@ -261,7 +261,7 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
 		return reportedPlan{}, false, store.ErrChanged
 	}
-	if refusal := b.authority.findObstacle(ctx, nil, "Nothing is done: "); refusal.IsRefusal() {
+	if refusal := b.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
 		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}

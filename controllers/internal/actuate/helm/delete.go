@@ -39,7 +39,7 @@ func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 			return &ref, nil
 		}
 		if !d.attempt.want.isRightReviewed(o, "delete") {
-			d.attempt.outcome.Kept = append(d.attempt.outcome.Kept, Kept{ref, "the right to delete it was not reviewed when the release was decided on"})
+			d.attempt.outcome.Kept = append(d.attempt.outcome.Kept, Kept{ref, "the right of the author to delete it was not checked when the uninstall was planned"})
 			return nil, nil
 		}
 		if err := d.records.mayDelete(ref); err != nil {
