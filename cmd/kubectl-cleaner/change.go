@@ -64,7 +64,7 @@ wait for a change of a target or for retry.period. The Cleaner still acts only i
 are true.
 
 If the author of the spec is unknown (the status says ` + v1alpha1.ReasonAuthorMissing + `), the request makes you the author: the Cleaner then acts with
-your rights, whoever wrote the spec. So the command refuses to do that unless you set --become-author. Read the spec first.`,
+your rights, also if another user wrote the spec. So the command refuses to do that unless you set --become-author. Read the spec first.`,
 		Example: `  kubectl cleaner run preview -n default
   kubectl cleaner run clustercleaner/everywhere
   kubectl cleaner run preview -n default --become-author`,

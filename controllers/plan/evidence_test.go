@@ -95,9 +95,9 @@ func TestDescribeConditionsMet(t *testing.T) {
 		conditions int
 		want       string
 	}{
-		{once, 0, "There are no conditions, and the ttl has passed."},
+		{once, 0, "No conditions are set, and the ttl has expired."},
 		{once, 1, "All conditions are true."},
-		{recurring, 0, "There is something to do."},
+		{recurring, 0, "There are items to act on."},
 		{recurring, 1, "All conditions are true."},
 	} {
 		if got := describeConditionsMet(tc.spec, tc.conditions); got != tc.want {

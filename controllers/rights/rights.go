@@ -255,7 +255,7 @@ func FindMissing(ctx context.Context, needed []Right, allowed func(ctx context.C
 		group.Go(func() (err error) {
 			defer func() { // in this goroutine a panic would end the process
 				if value := recover(); value != nil {
-					err = fmt.Errorf("cannot determine whether somebody may %s: panic: %v", r, value)
+					err = fmt.Errorf("cannot determine whether the user may %s: panic: %v", r, value)
 				}
 			}()
 			ok, err := allowed(ctx, r)

@@ -106,7 +106,7 @@ func TestReviewsInFlightAreBounded(t *testing.T) {
 // A panic of a review is a review that failed.
 func TestReviewThatPanics(t *testing.T) {
 	missing, err := FindMissing(t.Context(), []Right{{Verb: "get", Resource: "pods"}}, func(context.Context, Right) (bool, error) { panic("oh") })
-	if want := "cannot determine whether somebody may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "cannot determine whether the user may get pods"; missing != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, %v; want %s", missing, err, want)
 	}
 }
