@@ -288,12 +288,15 @@ func (p *Stored) WriteReport(ctx context.Context, now time.Time, counters *v1alp
 
 // reportPatch returns the difference between the draft and what was read. It names the Cleaner's UID, so that it never lands on another
 // Cleaner of the same name. It leaves out the record, which may have thousands of rows, except for the answered request: with that the
-// record is signed again, if it is still the one that was read.
+// record is signed again, if it is believed, and still the one that was read.
 func (p *Stored) reportPatch() (client.Patch, error) {
 	before, next := p.ReadMetadata(), p.ReadMetadata()
 	*before.State(), *next.State() = *p.Read.State(), *p.Cleaner.State()
 	answers := before.State().LastRequestedAt != next.State().LastRequestedAt
 	if answers {
+		if _, err := p.BelieveRecord(); err != nil { // a signature would make it one of this operator
+			return nil, fmt.Errorf("cannot answer the request to Cleaner %q: %w", p.Key, err)
+		}
 		if err := records.SignRecord(p.Ring, next, next.State(), p.API.Clock.Now()); err != nil {
 			return nil, err
 		}

@@ -174,6 +174,50 @@ func TestAnAnswerIsSigned(t *testing.T) {
 	}
 }
 
+// An answer signs the whole record. So none is written over a record that is not believed, whatever was verified before.
+func TestAnAnswerSignsNoForgedRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(o *Stored, c *v1alpha1.Cleaner)
+		want   error
+	}{
+		"AsVerified": {func(*Stored, *v1alpha1.Cleaner) {}, nil},
+		"VerifiedUnderAnotherVersion": {func(o *Stored, _ *v1alpha1.Cleaner) { // its metadata were written since
+			o.memory.verified.version = "6"
+		}, nil},
+		"Forged": {func(o *Stored, c *v1alpha1.Cleaner) {
+			o.memory.verified.version = "6"
+			c.Status.Run.Rows = []string{"targets.pods pods/v1 shop/b 0f6d1f1c-0000-4000-8000-000000000002 2"}
+		}, records.ErrForeign},
+		"Never": {func(o *Stored, c *v1alpha1.Cleaner) {
+			o.memory.verified, o.memory.Record = verified{}, nil
+			c.Status.Run.ServiceAccountName = "admin"
+		}, records.ErrForeign},
+		"Earlier": {func(o *Stored, c *v1alpha1.Cleaner) {
+			o.memory.verified = verified{}
+			later := c.DeepCopy()
+			signIt(t, o, later)
+			o.memory.rememberRecord(&later.Status)
+		}, records.ErrForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := read(t)
+			if _, err := o.BelieveRecord(); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(o, o.Read.(*v1alpha1.Cleaner))
+			*o.Cleaner.State() = *o.Read.State().DeepCopy()
+			o.Cleaner.State().LastRequestedAt = "now"
+			if patch, err := o.reportPatch(); !errors.Is(err, tc.want) || (patch == nil) != (tc.want != nil) {
+				t.Errorf("got %v and %v, want %v", patch, err, tc.want)
+			}
+			o.Cleaner.State().LastRequestedAt = o.Read.State().LastRequestedAt
+			if _, err := o.reportPatch(); err != nil {
+				t.Errorf("a report without an answer: %v", err)
+			}
+		})
+	}
+}
+
 // forging is an API server with a Cleaner whose status somebody has just written.
 type forging struct {
 	client.Reader
