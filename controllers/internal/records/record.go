@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -58,16 +59,31 @@ func hasRecord(s *v1alpha1.CleanerStatus) bool {
 	return s.Runs != 0 || s.Run != nil || s.Unsent != nil || s.LastScheduleTime != nil || s.LastRequestedAt != "" || s.RecordedAt != nil
 }
 
-// makeStored replaces a record by what is read back once it is stored: JSON has no place for bytes that are no text, for a part of a
-// second, nor for a list that is empty and not missing.
-func makeStored(s *v1alpha1.CleanerStatus) error {
-	text, err := json.Marshal(CopyRecord(s))
-	if err != nil {
-		return fmt.Errorf("cannot write the record: %w", err)
-	}
+// storedForm is what is read back of a record once it is stored: JSON has no place for bytes that are no text, and the operator writes no
+// part of a second, nor a list that is empty and not missing.
+func storedForm(s *v1alpha1.CleanerStatus) (v1alpha1.CleanerStatus, error) {
 	var stored v1alpha1.CleanerStatus
-	if err := json.Unmarshal(text, &stored); err != nil {
-		return fmt.Errorf("cannot write the record: %w", err)
+	text, err := json.Marshal(CopyRecord(s))
+	if err == nil {
+		err = json.Unmarshal(text, &stored)
+	}
+	if err != nil {
+		return v1alpha1.CleanerStatus{}, fmt.Errorf("cannot write the record: %w", err)
+	}
+	return stored, nil
+}
+
+// isStoredForm says that a record is as the operator stores it. A signature does not tell other forms apart.
+func isStoredForm(s *v1alpha1.CleanerStatus) bool {
+	stored, err := storedForm(s)
+	return err == nil && equality.Semantic.DeepEqualWithNilDifferentFromEmpty(CopyRecord(s), stored)
+}
+
+// makeStored replaces a record by what is read back once it is stored.
+func makeStored(s *v1alpha1.CleanerStatus) error {
+	stored, err := storedForm(s)
+	if err != nil {
+		return err
 	}
 	s.Run, s.Unsent, s.LastScheduleTime, s.LastRequestedAt = stored.Run, stored.Unsent, stored.LastScheduleTime, stored.LastRequestedAt
 	return nil
@@ -115,6 +131,9 @@ func VerifyRecord(ring signing.Ring, c v1alpha1.Owner) (current bool, err error)
 		return false, err
 	}
 	if current, err = ring.Verify(signing.Record, text, s.Signature); err != nil {
+		return false, ErrForeign
+	}
+	if !isStoredForm(s) {
 		return false, ErrForeign
 	}
 	for _, run := range []*v1alpha1.Run{s.Run, s.Unsent} {

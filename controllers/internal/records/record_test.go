@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,42 @@ func TestVerifyRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(read)
+			if _, got := VerifyRecord(ring, read); !errors.Is(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What a signature does not tell apart is no record of this operator either: it stores whole seconds, and leaves out what is empty.
+func TestARecordIsReadAsItIsWritten(t *testing.T) {
+	ring := newRing(t)
+	for name, tc := range map[string]struct {
+		old, altered string
+		want         error
+	}{
+		"AsWritten":        {`"number":2`, `"number":2`, nil},
+		"SameNumber":       {`"lastRequestedAt":"1"`, `"lastRequestedAt":"\u0031"`, nil},
+		"PartOfASecond":    {`"run":{"decidedAt":"2023-11-14T22:13:20Z"`, `"run":{"decidedAt":"2023-11-14T22:13:20.999999Z"`, ErrForeign},
+		"UnsentBetween":    {`"finishedAt":"2023-11-14T22:13:20Z"`, `"finishedAt":"2023-11-14T22:13:20.5Z"`, ErrForeign},
+		"ScheduledBetween": {`"lastScheduleTime":"2023-11-14T22:13:20Z"`, `"lastScheduleTime":"2023-11-14T22:13:20.000000001Z"`, ErrForeign},
+		"EmptyList":        {`"number":2`, `"number":2,"counts":[]`, ErrForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := withRecord()
+			sign(t, ring, c)
+			var fields map[string]any // in the order of their names
+			if text, err := json.Marshal(c); err != nil || json.Unmarshal(text, &fields) != nil {
+				t.Fatal(err)
+			}
+			text, err := json.Marshal(fields)
+			if err != nil || strings.Count(string(text), tc.old) != 1 {
+				t.Fatalf("%v: %q is not once in %s", err, tc.old, text)
+			}
+			read := &v1alpha1.Cleaner{}
+			if err := json.Unmarshal([]byte(strings.Replace(string(text), tc.old, tc.altered, 1)), read); err != nil {
+				t.Fatal(err)
+			}
 			if _, got := VerifyRecord(ring, read); !errors.Is(got, tc.want) {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
