@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// leaseName is the Lease that replicas of the operator compete for.
+	// leaseName is the Lease that replicas of the operator compete for, and on which is noted that there was a signing key.
 	leaseName = "cleaner.vtex.dev"
 	// renewDeadline is controller-runtime's default. The lock's client uses it as its timeout.
 	renewDeadline = 10 * time.Second

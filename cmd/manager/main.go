@@ -21,6 +21,7 @@ import (
 	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	_ "golang.org/x/crypto/x509roots/fallback" // an image without CA roots still reaches https sinks
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -150,7 +151,7 @@ func (alwaysLeads) Release(context.Context) error { return nil }
 // newManager returns a manager with probes, metrics behind authentication, and leader election.
 func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} { // the webhook's certificates are a Secret
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} { // the signing keys are a Secret, noted on a Lease
 		if err := add(scheme); err != nil {
 			return nil, nil, fmt.Errorf("cannot register the API: %w", err)
 		}
@@ -231,7 +232,7 @@ func serveMetrics(mgr ctrl.Manager, f *flags) error {
 func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
 	secret := types.NamespacedName{Namespace: f.namespace, Name: f.signingSecret}
 	keys := keyring.New(mgr.GetAPIReader(), mgr.GetClient(), keyring.Options{
-		Secret: secret, Policy: f.signingRules, AllowNewKey: f.newSigningKey, Clock: clock.RealClock{}, Log: ctrl.Log.WithName("keys"),
+		Secret: secret, Policy: f.signingRules, Lease: leaseName, AllowNewKey: f.newSigningKey, Clock: clock.RealClock{}, Log: ctrl.Log.WithName("keys"),
 	})
 	informer, err := mgr.GetCache().GetInformer(context.Background(), &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {

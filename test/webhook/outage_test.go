@@ -62,6 +62,58 @@ func TestReplicaThatDoesNotLead(t *testing.T) {
 	}
 }
 
+// The operator notes on its Lease that there is a key. When the Secret is gone it makes no other one, and no spec is written until
+// somebody restores it.
+func TestALostKeyStaysLost(t *testing.T) {
+	ns, at := shared.namespace(t), client.ObjectKey{Namespace: operator.Namespace, Name: "cleaner-signing-key"}
+	if err := shared.Create(t.Context(), cleaner(t, ns, "signed", podsToDelete)); err != nil {
+		t.Fatal(err)
+	}
+	lease := &coordinationv1.Lease{}
+	if err := shared.Get(t.Context(), client.ObjectKey{Namespace: operator.Namespace, Name: "cleaner.vtex.dev"}, lease); err != nil {
+		t.Fatal(err)
+	}
+	if lease.Annotations["cleaner.vtex.dev/signing-key-made"] == "" || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		t.Errorf("the Lease is %+v", lease)
+	}
+	secret := &corev1.Secret{}
+	if err := shared.Get(t.Context(), at, secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Delete(t.Context(), secret.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	restored := false
+	restore := func() {
+		if restored {
+			return
+		}
+		restored = true
+		copied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}, Data: secret.Data}
+		if err := shared.Create(context.WithoutCancel(t.Context()), copied); err != nil {
+			t.Error(err)
+		}
+	}
+	defer restore()
+	eventually(t, "the key is lost", func(ctx context.Context) string {
+		err := shared.Create(ctx, cleaner(t, ns, "new", podsToDelete), client.DryRunAll)
+		if err != nil && strings.Contains(err.Error(), "has lost the signing key") {
+			return ""
+		}
+		return fmt.Sprintf("a Cleaner was admitted, or refused for another reason: %v", err)
+	})
+	if err := shared.Get(t.Context(), at, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret is there (%v)", err)
+	}
+	restore()
+	eventually(t, "the key is back", func(ctx context.Context) string {
+		if err := shared.Create(ctx, cleaner(t, ns, "new", podsToDelete), client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
 // replica runs one more manager, which alone is asked until the end of the test.
 func (e *env) replica(t *testing.T, name string, args ...string) *operator.Process {
 	t.Helper()

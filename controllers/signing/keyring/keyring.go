@@ -7,6 +7,9 @@
 // whatever was signed with it would count as forged, so an administrator has to say so. A key
 // that is old gets a successor, and every replica follows the Secret.
 //
+// That there was a key is noted on a Lease beside the Secret before anything is signed, because tenants can write what looks signed
+// into their Cleaners.
+//
 // It writes no other Secret, and it never deletes one.
 package keyring
 
@@ -19,6 +22,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,10 +41,15 @@ const retryInterval = 2 * time.Second
 // noRotation is how long a key is used that is not replaced.
 const noRotation = 10 * 365 * 24 * time.Hour
 
+// AnnotationKeyMade is on the Lease of the operator once there has been a key.
+const AnnotationKeyMade = "cleaner.vtex.dev/signing-key-made"
+
 // Options say where the keys are.
 type Options struct {
 	// Secret is the Secret that holds the keys.
 	Secret types.NamespacedName
+	// Lease is the name of the Lease, in the namespace of the Secret, on which is noted that there was a key.
+	Lease string
 	// Policy says how keys follow each other.
 	Policy signing.RotationPolicy
 	// AllowNewKey lets a key be made although one is missing that was there before.
@@ -58,6 +67,7 @@ type Keyring struct {
 	mu   sync.Mutex
 	keys []signing.Key
 	err  error // why there are none
+	had  bool  // there have been some
 	wake chan struct{}
 }
 
@@ -145,11 +155,12 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	keys, err := k.ensureKeys(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.keys, k.err = keys, err
+	k.keys, k.err, k.had = keys, err, k.had || err == nil
 	return err
 }
 
-// ensureKeys reads the keys, and makes one where there is none or where the newest is old.
+// ensureKeys reads the keys, and makes one where there is none or where the newest is old. Before it returns any, it is noted that there
+// are some.
 func (k *Keyring) ensureKeys(ctx context.Context) ([]signing.Key, error) {
 	secret := &corev1.Secret{}
 	err := k.reader.Get(ctx, k.opts.Secret, secret)
@@ -167,7 +178,13 @@ func (k *Keyring) ensureKeys(ctx context.Context) ([]signing.Key, error) {
 		if err := k.checkNoKeyLost(ctx); err != nil {
 			return nil, err
 		}
-		return k.addKey(ctx, secret, nil)
+		if keys, err = k.addKey(ctx, secret, nil); err != nil {
+			return nil, err
+		}
+		return keys, k.noteKey(ctx)
+	}
+	if err := k.noteKey(ctx); err != nil {
+		return nil, err
 	}
 	ring, err := signing.NewRing(keys, k.opts.Policy, k.opts.Clock.Now())
 	if err != nil {
@@ -192,12 +209,26 @@ func parseKeys(secret *corev1.Secret) ([]signing.Key, error) {
 	return keys, nil
 }
 
-// checkNoKeyLost says why an empty Secret must stay empty: something is signed, so that there was a key.
+// checkNoKeyLost says why an empty Secret must stay empty: there was a key, and something is signed. What stands in the Cleaners of tenants
+// counts only if it is noted that there was a key. Those who write ClusterCleaners run the cluster.
 func (k *Keyring) checkNoKeyLost(ctx context.Context) error {
 	if k.opts.AllowNewKey {
 		return nil
 	}
-	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
+	if k.had { // the Lease may have been deleted since
+		if err := k.noteKey(ctx); err != nil {
+			return err
+		}
+	}
+	lease, err := k.readLease(ctx)
+	if err != nil {
+		return err
+	}
+	lists := []client.ObjectList{&v1alpha1.ClusterCleanerList{}}
+	if isNoted(lease) {
+		lists = append(lists, &v1alpha1.CleanerList{})
+	}
+	for _, list := range lists {
 		if err := k.reader.List(ctx, list); err != nil {
 			return fmt.Errorf("cannot determine whether a signing key was lost: %w", err)
 		}
@@ -209,7 +240,43 @@ func (k *Keyring) checkNoKeyLost(ctx context.Context) error {
 	return nil
 }
 
-// findSignedOwner names an object of a list that an operator has signed something of; empty if there is none.
+// readLease reads the Lease on which is noted that there was a key. Without one it is empty.
+func (k *Keyring) readLease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	at := types.NamespacedName{Namespace: k.opts.Secret.Namespace, Name: k.opts.Lease}
+	if err := k.reader.Get(ctx, at, lease); apierrors.IsNotFound(err) {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot find out whether there was a signing key: cannot read Lease %s: %w", at, err)
+	}
+	return lease, nil
+}
+
+// isNoted says that there has been a key.
+func isNoted(lease *coordinationv1.Lease) bool { return lease.Annotations[AnnotationKeyMade] != "" }
+
+// noteKey notes on the Lease that there is a key. Who competes for the Lease leaves the note there.
+func (k *Keyring) noteKey(ctx context.Context) error {
+	lease, err := k.readLease(ctx)
+	if err != nil || isNoted(lease) {
+		return err
+	}
+	before := lease.DeepCopy()
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, AnnotationKeyMade, "true")
+	if lease.ResourceVersion == "" {
+		err = k.writer.Create(ctx, lease.DeepCopy())
+	}
+	if lease.ResourceVersion != "" || apierrors.IsAlreadyExists(err) { // or another process has just made it, to lead
+		err = k.writer.Patch(ctx, lease, client.MergeFrom(before))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot note on Lease %s that there is a signing key: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}
+
+// findSignedOwner names an object of a list in which stands what an operator signs; empty if there is none. A user who may write the object
+// can have written it.
 func findSignedOwner(list client.ObjectList) string {
 	var owners []v1alpha1.Owner
 	switch l := list.(type) {

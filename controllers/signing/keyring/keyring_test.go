@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +30,7 @@ import (
 var (
 	start  = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	secret = types.NamespacedName{Namespace: "cleaner-system", Name: "cleaner-signing-key"}
+	lease  = types.NamespacedName{Namespace: "cleaner-system", Name: "cleaner.vtex.dev"}
 )
 
 // cluster has objects, and replicas of the operator.
@@ -40,7 +42,7 @@ type cluster struct {
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 
 func (c *cluster) replica(makeNew bool) *Keyring {
 	return New(c, c, Options{
-		Secret: secret, AllowNewKey: makeNew, Clock: c.clock, Log: logr.Discard(),
+		Secret: secret, Lease: lease.Name, AllowNewKey: makeNew, Clock: c.clock, Log: logr.Discard(),
 		Policy: signing.RotationPolicy{Propagation: time.Minute, Overlap: time.Hour, Rotation: 24 * time.Hour},
 	})
 }
@@ -100,37 +102,221 @@ func TestNothingIsSignedBeforeTheSecretIsRead(t *testing.T) {
 	}
 }
 
+// signed is what looks as if an operator had signed it, in a Cleaner of a tenant.
+func signed() map[string]*v1alpha1.Cleaner {
+	return map[string]*v1alpha1.Cleaner{
+		"Author": {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", Annotations: map[string]string{v1alpha1.AnnotationAuthor: "{}"}}},
+		"Record": {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}, Status: v1alpha1.CleanerStatus{Signature: "20260102T150405Z.s"}},
+	}
+}
+
+// without makes a cluster lose an object.
+func (c *cluster) without(t *testing.T, object client.Object, key types.NamespacedName) {
+	t.Helper()
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	if err := c.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says that a key is lost, and that none has taken its place.
+func (c *cluster) lost(t *testing.T, k *Keyring) {
+	t.Helper()
+	err := k.Refresh(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "has lost the signing key") || !strings.Contains(err.Error(), "--new-signing-key") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := k.CurrentRing(); err == nil {
+		t.Error("there is a ring")
+	}
+	now := &corev1.Secret{}
+	if err := c.Get(t.Context(), secret, now); client.IgnoreNotFound(err) != nil || len(now.Data) != 0 {
+		t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+	}
+}
+
+// noted says whether it is noted that there was a key.
+func (c *cluster) noted(t *testing.T) bool {
+	t.Helper()
+	now := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), lease, now); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return now.Annotations[AnnotationKeyMade] != ""
+}
+
+// held is the Lease as a leader has it.
+func held() *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("leader")},
+	}
+}
+
 // A key that was there and is gone is an accident or an attack. Nobody makes another one without being told to.
 func TestALostKeyIsNotReplaced(t *testing.T) {
-	signed := map[string]client.Object{
-		"Author": &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.AnnotationAuthor: "{}"}}},
-		"Record": &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}, Status: v1alpha1.CleanerStatus{Signature: "k.s"}},
+	for name, object := range signed() {
+		for of, lose := range map[string]func(t *testing.T, c *cluster){
+			"Secret": func(t *testing.T, c *cluster) { c.without(t, &corev1.Secret{}, secret) },
+			"Data": func(t *testing.T, c *cluster) {
+				if err := c.Update(t.Context(), empty()); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(name+of, func(t *testing.T) {
+				c := newCluster(t, empty(), held())
+				refreshed(t, c.replica(false))
+				if err := c.Create(t.Context(), object.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				lose(t, c)
+				c.lost(t, c.replica(false))
+				refreshed(t, c.replica(true))
+				refreshed(t, c.replica(false))
+			})
+		}
 	}
-	for name, object := range signed {
+	t.Run("ClusterCleaner", func(t *testing.T) { // whoever writes one runs the cluster
+		c := newCluster(t, &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{v1alpha1.AnnotationAuthor: "{}"}}})
+		c.lost(t, c.replica(false))
+		refreshed(t, c.replica(true))
+	})
+}
+
+// Before there was a key, a tenant can write into a Cleaner what an operator would sign. That keeps nobody from making the first one.
+func TestNoTextOfATenantKeepsTheFirstKeyFromBeingMade(t *testing.T) {
+	for name, object := range signed() {
+		for in, objects := range map[string][]client.Object{"NewCluster": {empty()}, "WithoutASecret": nil, "AfterAnEarlierVersion": {empty(), held()}} {
+			t.Run(name+in, func(t *testing.T) {
+				c := newCluster(t, append([]client.Object{object}, objects...)...)
+				refreshed(t, c.replica(false))
+				if !c.noted(t) {
+					t.Error("it is not noted that there is a key")
+				}
+			})
+		}
+	}
+}
+
+// A key of an operator that made no note is noted at the next start, with all else that is on the Lease as it is.
+func TestAKeyOfAnEarlierVersionIsNoted(t *testing.T) {
+	of := empty()
+	key := signing.NewKey(start)
+	of.Data = map[string][]byte{key.ID: key.Bytes()}
+	c := newCluster(t, of, held(), signed()["Record"])
+	refreshed(t, c.replica(false))
+	now := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), lease, now); err != nil || !c.noted(t) || *now.Spec.HolderIdentity != "leader" {
+		t.Fatalf("the Lease is %+v (%v)", now, err)
+	}
+	version := now.ResourceVersion
+	refreshed(t, c.replica(false))
+	if err := c.Get(t.Context(), lease, now); err != nil || now.ResourceVersion != version {
+		t.Errorf("a note that is there is written again (%v)", err)
+	}
+	c.without(t, &corev1.Secret{}, secret)
+	c.lost(t, c.replica(false))
+}
+
+// A process that had a key knows that there was one, whatever has become of the note, and writes it again.
+func TestALostNoteIsWrittenAgain(t *testing.T) {
+	c := newCluster(t, empty(), signed()["Author"])
+	k := c.replica(false)
+	refreshed(t, k)
+	c.without(t, &corev1.Secret{}, secret)
+	for range 2 { // it does not forget either
+		c.without(t, &coordinationv1.Lease{}, lease)
+		c.lost(t, k)
+	}
+	c.lost(t, c.replica(false))
+
+	c.without(t, &coordinationv1.Lease{}, lease)
+	k.writer = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, through client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*coordinationv1.Lease); ok {
+			return errors.New("the API server is busy")
+		}
+		return through.Create(ctx, o, opts...)
+	}})
+	if err := k.Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot note on Lease") {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Get(t.Context(), secret, &corev1.Secret{}); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("a key was made that takes the place of the lost one (%v)", err)
+	}
+}
+
+// Nothing is signed with a key that is not noted.
+func TestNoKeyCountsBeforeItIsNoted(t *testing.T) {
+	busy := errors.New("the API server is busy")
+	fails := func(of client.Object) error {
+		if _, ok := of.(*coordinationv1.Lease); ok {
+			return busy
+		}
+		return nil
+	}
+	made := empty()
+	key := signing.NewKey(start)
+	made.Data = map[string][]byte{key.ID: key.Bytes()}
+	const cannotNote = "cannot note on Lease cleaner-system/cleaner.vtex.dev that there is a signing key: the API server is busy"
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		through interceptor.Funcs
+		want    string
+	}{
+		"Create": {[]client.Object{empty()}, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := fails(o); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		}}, cannotNote},
+		"Patch": {[]client.Object{made, held()}, interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return busy
+		}}, cannotNote},
+		"Get": {[]client.Object{made, held()}, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := fails(o); err != nil {
+				return err
+			}
+			return c.Get(ctx, at, o, opts...)
+		}}, "cannot find out whether there was a signing key: cannot read Lease cleaner-system/cleaner.vtex.dev: the API server is busy"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCluster(t, empty(), object)
-			err := c.replica(false).Refresh(t.Context())
-			if err == nil || !strings.Contains(err.Error(), "has lost the signing key") || !strings.Contains(err.Error(), "--new-signing-key") {
-				t.Fatalf("got %v", err)
+			k := newCluster(t, tc.objects...).intercepted(tc.through)
+			if err := k.Refresh(t.Context()); err == nil || err.Error() != tc.want {
+				t.Errorf("got %v, want %s", err, tc.want)
 			}
-			now := &corev1.Secret{}
-			if err := c.Get(t.Context(), secret, now); err != nil || len(now.Data) != 0 {
-				t.Errorf("the Secret has %d keys (%v)", len(now.Data), err)
+			if _, err := k.CurrentRing(); err == nil || err.Error() != tc.want {
+				t.Errorf("the ring says %v, want %s", err, tc.want)
 			}
-			refreshed(t, c.replica(true))
 		})
 	}
 }
 
+// The Lease may be made meanwhile, by who leads then.
+func TestTheNoteGoesOnALeaseThatIsJustMade(t *testing.T) {
+	c := newCluster(t, empty())
+	k := c.intercepted(interceptor.Funcs{Create: func(ctx context.Context, through client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if _, ok := o.(*coordinationv1.Lease); ok {
+			if err := through.Create(ctx, held()); err != nil {
+				t.Error(err)
+			}
+		}
+		return through.Create(ctx, o, opts...)
+	}})
+	refreshed(t, k)
+	now := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), lease, now); err != nil || !c.noted(t) || now.Spec.HolderIdentity == nil {
+		t.Errorf("the Lease is %+v (%v)", now, err)
+	}
+}
+
 func TestAnAbsentSecretIsMadeWhereNothingIsSigned(t *testing.T) {
-	signature := sign(t, refreshed(t, newCluster(t).replica(false)))
-	if signature == "" {
+	c := newCluster(t)
+	if sign(t, refreshed(t, c.replica(false))) == "" {
 		t.Error("no signature")
 	}
-	signed := newCluster(t, &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "r"}, Status: v1alpha1.CleanerStatus{Signature: "k.s"}})
-	if err := signed.replica(false).Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "has lost the signing key") {
-		t.Errorf("got %v", err)
-	}
+	c.without(t, &corev1.Secret{}, secret)
+	refreshed(t, c.replica(false))
 }
 
 func TestAKeyThatCannotBeReadIsNotReplaced(t *testing.T) {
@@ -192,6 +378,13 @@ func TestNoKeyIsMadeOfWhatCannotBeRead(t *testing.T) {
 			return busy
 		}},
 			"cannot read Secret cleaner-system/cleaner-signing-key: the API server is busy"},
+		"Lease": {interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*coordinationv1.Lease); ok {
+				return busy
+			}
+			return c.Get(ctx, at, o, opts...)
+		}},
+			"cannot find out whether there was a signing key: cannot read Lease cleaner-system/cleaner.vtex.dev: the API server is busy"},
 		"Cleaners": {interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return busy }},
 			"cannot determine whether a signing key was lost: the API server is busy"},
 		"Write": {interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return busy }},
