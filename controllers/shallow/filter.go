@@ -28,12 +28,16 @@ const (
 	inItems                 // in the items of a list
 	inObject
 	inMetadata
+	inAnnotations // if only some metadata of the object is kept
+	inFinalizers  // the same
 )
 
-// filter removes managedFields from a stream of JSON, and cuts what is too deep. It takes the stream in parts of any size. It does not
-// check whether that is JSON: the decoder does.
+// filter removes managedFields from a stream of JSON, and other metadata that is not kept, and cuts what is too deep. It takes the stream
+// in parts of any size. It does not check whether that is JSON: the decoder does.
 type filter struct {
 	shape shape
+	// kept is what is kept of the metadata; nil if all but managedFields is.
+	kept  *Kept
 	place place
 	// deep is how many more maps and lists are open since the place.
 	deep int
@@ -44,20 +48,25 @@ type filter struct {
 	expectsKey bool
 	key        []byte
 
-	// dropping means that a value is left out: managedFields, until the next key, or what is too deep. cutting counts the open maps and
-	// lists of the latter.
+	// dropping means that a value is left out, such as managedFields, until the next key or entry. cutting counts the open maps and lists of
+	// what is too deep.
 	dropping bool
 	cutting  int
-	// written says that the metadata has an entry, and cut that the object is one from which something was cut.
+	// written says that the metadata or the annotations have an entry, and cut that the object is one from which something was cut.
 	written, cut bool
+	// finalizers counts those that came before, and hasFinalizer says that the one to keep has come after the first ones.
+	finalizers   int
+	hasFinalizer bool
 }
 
 const (
 	// maxKey is how many bytes of a key are of interest: longer ones are none of these.
-	maxKey = 20
+	maxKey = 64
 
 	metadataKey, managedFieldsKey = `"metadata"`, `"managedFields"`
 	itemsKey, objectKey           = `"items"`, `"object"`
+	labelsKey, ownersKey          = `"labels"`, `"ownerReferences"`
+	annotationsKey, finalizersKey = `"annotations"`, `"finalizers"`
 	// mark is what an object ends with from which something was cut.
 	mark = `,"\u0000cut":true`
 )
@@ -129,20 +138,37 @@ func (f *filter) appendText(out, text []byte) []byte {
 		}
 		return out
 	}
-	if f.place != inMetadata {
+	if f.place < inMetadata {
 		f.key = append(f.key, text[:min(len(text), maxKey+1-len(f.key))]...)
 		return append(out, text...)
 	}
-	waits := len(f.key) <= maxKey
-	if !waits { // so that it is written already
-		return append(out, text...)
+	if waits := len(f.key) <= maxKey; !waits { // so that it is decided already
+		if !f.dropping {
+			out = append(out, text...)
+		}
+		return out
+	}
+	if room := maxKey + 1 - len(f.key); len(text) > room { // of a long one no more is kept here, however long it is
+		return f.appendText(f.appendText(out, text[:room]), text[room:])
 	}
 	f.key = append(f.key, text...)
 	if f.inText && len(f.key) <= maxKey {
 		return out
 	}
-	if !f.inText && string(f.key) == managedFieldsKey {
-		f.dropping = true
+	return f.appendKey(out)
+}
+
+// appendKey writes a key of metadata that has come, or the beginning of a long one, if it is kept, and in the same way a finalizer after
+// the first ones.
+func (f *filter) appendKey(out []byte) []byte {
+	if f.place == inFinalizers {
+		if !f.hasFinalizer && f.kept.isFinalizer(f.key) {
+			f.hasFinalizer = true
+			out = append(append(out, ','), f.key...)
+		}
+		return out
+	}
+	if f.dropping = f.drops(); f.dropping {
 		return out
 	}
 	if f.written {
@@ -150,6 +176,21 @@ func (f *filter) appendText(out, text []byte) []byte {
 	}
 	f.written = true
 	return append(out, f.key...)
+}
+
+// drops says that what is under the key is not kept.
+func (f *filter) drops() bool {
+	if f.place == inAnnotations {
+		return !f.kept.isAnnotation(f.key)
+	}
+	switch string(f.key) {
+	case managedFieldsKey:
+		return true
+	case labelsKey, ownersKey:
+		return f.kept != nil
+	default:
+		return false
+	}
 }
 
 // appendStructure writes a byte that gives JSON its structure.
@@ -203,6 +244,8 @@ func (f *filter) depth() int {
 		return 1 + f.deep
 	case inMetadata:
 		return 2 + f.deep
+	case inAnnotations, inFinalizers:
+		return 3 + f.deep
 	default:
 		return f.deep
 	}
@@ -217,8 +260,11 @@ func (f *filter) enter(b byte) bool {
 	if next == outside {
 		return false
 	}
-	if next == inObject {
+	switch next {
+	case inObject:
 		f.cut = false
+	case inFinalizers:
+		f.finalizers, f.hasFinalizer = 0, false
 	}
 	f.place, f.expectsKey, f.written = next, b == '{', false
 	f.key = f.key[:0]
@@ -243,6 +289,10 @@ func (f *filter) findMap() place {
 		if string(f.key) == metadataKey {
 			return inMetadata
 		}
+	case inMetadata:
+		if f.kept != nil && string(f.key) == annotationsKey {
+			return inAnnotations
+		}
 	}
 	return outside
 }
@@ -251,6 +301,10 @@ func (f *filter) findMap() place {
 func (f *filter) findList() place {
 	if f.place == inEnvelope && f.shape == list && string(f.key) == itemsKey {
 		return inItems
+	}
+	// A single object has all of them: its reader may be about to write them.
+	if f.place == inMetadata && f.kept != nil && f.shape != object && string(f.key) == finalizersKey {
+		return inFinalizers
 	}
 	return outside
 }
@@ -273,6 +327,7 @@ func (f *filter) close(out []byte, b byte) []byte {
 		out = append(out, mark...)
 	}
 	f.place, f.expectsKey = f.findOuter(), false
+	f.written = f.place == inMetadata // which has had what ends here
 	f.key = f.key[:0]
 	return append(out, b)
 }
@@ -280,6 +335,8 @@ func (f *filter) close(out []byte, b byte) []byte {
 // findOuter returns the place around the one that ends.
 func (f *filter) findOuter() place {
 	switch {
+	case f.place == inAnnotations, f.place == inFinalizers:
+		return inMetadata
 	case f.place == inMetadata:
 		return inObject
 	case f.place == inObject && f.shape == list:
@@ -291,7 +348,8 @@ func (f *filter) findOuter() place {
 	}
 }
 
-// separate writes a comma. The comma before a field of metadata waits for the next key.
+// separate writes a comma. The comma before a field of metadata waits for the next key, and so does that before a finalizer after the
+// first ones.
 func (f *filter) separate(out []byte) []byte {
 	if f.deep > 0 || f.cutting > 0 {
 		if !f.isLeftOut() {
@@ -299,10 +357,16 @@ func (f *filter) separate(out []byte) []byte {
 		}
 		return out
 	}
-	f.expectsKey = f.place != outside && f.place != inItems
-	f.dropping = false
-	if f.place != inMetadata {
-		out = append(out, ',')
+	f.expectsKey, f.dropping = f.place != outside && f.place != inItems, false
+	switch f.place {
+	case inMetadata, inAnnotations:
+		return out
+	case inFinalizers:
+		f.finalizers++
+		f.dropping = f.finalizers >= f.kept.Finalizers
+		if f.expectsKey = f.dropping; f.dropping {
+			return out
+		}
 	}
-	return out
+	return append(out, ',')
 }

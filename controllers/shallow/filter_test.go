@@ -7,8 +7,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -19,13 +22,19 @@ import (
 // makeShallow is what is read of a response that comes in parts of a size.
 func makeShallow(t testing.TB, s shape, text string, size int) string {
 	t.Helper()
+	return makeShort(t, filter{shape: s}, text, size)
+}
+
+// makeShort is what is read of a response through a filter.
+func makeShort(t testing.TB, f filter, text string, size int) string {
+	t.Helper()
 	in := io.Reader(strings.NewReader(text))
 	if size == 1 {
 		in = iotest.OneByteReader(in)
 	} else if size > 0 {
 		in = chunks{in, size}
 	}
-	out, err := io.ReadAll(&body{Closer: io.NopCloser(in), in: in, filter: filter{shape: s}})
+	out, err := io.ReadAll(&body{Closer: io.NopCloser(in), in: in, filter: f})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,18 +99,91 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+// someKept is what tests keep of metadata.
+var someKept = &Kept{Group: "example.com", Annotations: []string{"example.com/mine", "a"}, Finalizers: 2, Finalizer: "example.com/run"}
+
+// Of the metadata of some kinds only a part is kept, wherever an object is and however the response comes in parts. Nothing of that name
+// elsewhere is dropped.
+func TestFilterKeepsAPartOfMetadata(t *testing.T) {
+	const (
+		labels = `"labels":{"a":"b","c":"]}"}`
+		owners = `"ownerReferences":[{"name":"a","uid":"}"}]`
+		spec   = `"spec":{"metadata":{` + labels + `,"annotations":{"x":"y"},"finalizers":["1","2","3"],` + owners + `}}`
+	)
+	long := strings.Repeat("long\\\"", 5000)
+	for name, tc := range map[string]struct {
+		shape      shape
+		text, want string
+	}{
+		"all":            {object, `{"metadata":{"name":"n",` + labels + `,"uid":"u",` + owners + `},` + spec + `}`, `{"metadata":{"name":"n","uid":"u"},` + spec + `}`},
+		"first":          {object, `{"metadata":{` + labels + `,"name":"n"}}`, `{"metadata":{"name":"n"}}`},
+		"annotations":    {object, `{"metadata":{"annotations":{"b":"c","a":"x,}","` + long + `":"y","example.com/mine":"{","z":{"a":1}},"name":"n"}}`, `{"metadata":{"annotations":{"a":"x,}","example.com/mine":"{"},"name":"n"}}`},
+		"of others":      {object, `{"metadata":{"annotations":{"b":"c"},` + labels + `}}`, `{"metadata":{"annotations":{}}}`},
+		"no annotations": {object, `{"metadata":{"annotations":{},"finalizers":[]}}`, `{"metadata":{"annotations":{},"finalizers":[]}}`},
+		"null":           {object, `{"metadata":{"annotations":null,"labels":null,"finalizers":null}}`, `{"metadata":{"annotations":null,"finalizers":null}}`},
+		"spaces":         {object, "{ \"metadata\": { \"annotations\": { \"b\" : \"c\" , \"a\": \"x\" } , \"name\": \"n\" } }", "{ \"metadata\": { \"annotations\": {  \"a\": \"x\" }  ,\"name\": \"n\" } }"},
+		"all finalizers": {object, `{"metadata":{"finalizers":["1","2","3"],` + labels + `}}`, `{"metadata":{"finalizers":["1","2","3"]}}`},
+		"list": {list, `{"metadata":{` + labels + `},"items":[{"metadata":{` + labels + `,"name":"n"},` + spec + `},{` + spec + `,"metadata":{` + owners + `,"name":"m"}}]}`,
+			`{"metadata":{` + labels + `},"items":[{"metadata":{"name":"n"},` + spec + `},{` + spec + `,"metadata":{"name":"m"}}]}`},
+		"events":                 {events, `{"type":"ADDED","object":{"metadata":{"name":"n",` + labels + `}}}` + "\n", `{"type":"ADDED","object":{"metadata":{"name":"n"}}}` + "\n"},
+		"finalizers of a list":   {list, `{"items":[{"metadata":{"finalizers":["1","2","3","example.com/run","` + long + `","example.com/run"],"name":"n"}},{"metadata":{"finalizers":["1"]}}]}`, `{"items":[{"metadata":{"finalizers":["1","2","example.com/run"],"name":"n"}},{"metadata":{"finalizers":["1"]}}]}`},
+		"finalizers of an event": {events, `{"object":{"metadata":{"finalizers":["1", "2", "3"],"annotations":{"a":"b","c":"d"}}}}`, `{"object":{"metadata":{"finalizers":["1", "2"],"annotations":{"a":"b"}}}}`},
+		"cut off":                {object, `{"metadata":{"annotations":{"a":"x","exam`, `{"metadata":{"annotations":{"a":"x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{0, 1, 7, 1000} {
+				if got := makeShort(t, filter{shape: tc.shape, kept: someKept}, tc.text, size); got != tc.want {
+					t.Errorf("in parts of %d: got %.300q, want %.300q", size, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
 // prune removes what the filter removes from an object that is not too deep.
-func prune(o any) {
-	if o, ok := o.(map[string]any); ok {
-		if m, ok := o["metadata"].(map[string]any); ok {
-			delete(m, "managedFields")
+func prune(o any, f filter) {
+	single := f.shape == object
+	content, _ := o.(map[string]any)
+	m, ok := content["metadata"].(map[string]any)
+	if !ok {
+		return
+	}
+	delete(m, "managedFields")
+	if f.kept == nil {
+		return
+	}
+	delete(m, "labels")
+	delete(m, "ownerReferences")
+	if annotations, ok := m["annotations"].(map[string]any); ok {
+		maps.DeleteFunc(annotations, func(name string, _ any) bool { return !slices.Contains(f.kept.Annotations, name) })
+	}
+	if all, ok := m["finalizers"].([]any); ok && !single && len(all) > f.kept.Finalizers {
+		first, rest := all[:f.kept.Finalizers:f.kept.Finalizers], all[f.kept.Finalizers:]
+		if slices.ContainsFunc(rest, func(v any) bool { return v == any(f.kept.Finalizer) }) {
+			first = append(first, f.kept.Finalizer)
 		}
+		m["finalizers"] = first
+	}
+}
+
+// pruneAll removes what the filter removes from a response.
+func pruneAll(response map[string]any, f filter) {
+	switch f.shape {
+	case object:
+		prune(response, f)
+	case list:
+		items, _ := response["items"].([]any)
+		for _, o := range items {
+			prune(o, f)
+		}
+	case events:
+		prune(response["object"], f)
 	}
 }
 
 // random is any value, with names and texts that the filter looks for.
 func random(r *rand.Rand, deep int) any {
-	texts := []string{"metadata", "managedFields", "items", "object", "a", `"`, `\`, `\"}],{[`, "", "é\u2028", strings.Repeat("long", 8)}
+	texts := []string{"metadata", "managedFields", "labels", "annotations", "finalizers", "ownerReferences", "example.com/mine", "example.com/run", "items", "object", "a", `"`, `\`, `\"}],{[`, "", "é\u2028", strings.Repeat("long", 8)}
 	switch n := r.IntN(8); {
 	case n < 3 && deep > 0:
 		out := map[string]any{}
@@ -124,13 +206,42 @@ func random(r *rand.Rand, deep int) any {
 	}
 }
 
-// Whatever JSON is sent, only managedFields of objects are missing.
+// randomObject is an object with metadata as it may be, and much of what the filter looks for.
+func randomObject(r *rand.Rand) any {
+	if r.IntN(4) == 0 {
+		return random(r, 5)
+	}
+	metadata := map[string]any{"name": "n"}
+	for _, key := range []string{"labels", "annotations", "ownerReferences", "managedFields", "x"} {
+		if r.IntN(2) == 0 {
+			metadata[key] = random(r, 4)
+		}
+	}
+	if r.IntN(2) == 0 {
+		var all []any
+		for range r.IntN(6) {
+			all = append(all, random(r, 2*r.IntN(2)))
+		}
+		metadata["finalizers"] = all
+	}
+	return map[string]any{"metadata": metadata, "spec": random(r, 5), "status": random(r, 5)}
+}
+
+// Whatever JSON is sent, only managedFields of objects are missing, and of some kinds the metadata that is not kept.
 func TestFilterKeepsAllElse(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 3000 {
 		value := map[string]any{}
-		for _, key := range []string{"metadata", "items", "object", "x"} {
-			value[key] = random(r, 6)
+		if i%4 < 2 {
+			for _, key := range []string{"metadata", "items", "object", "x"} {
+				value[key] = random(r, 6)
+			}
+		} else {
+			value, _ = randomObject(r).(map[string]any)
+			if value == nil {
+				value = map[string]any{}
+			}
+			value["items"], value["object"] = []any{randomObject(r), randomObject(r)}, randomObject(r)
 		}
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -144,27 +255,50 @@ func TestFilterKeepsAllElse(t *testing.T) {
 			text = spaced.Bytes()
 		}
 		for s, name := range []string{object: "object", list: "list", events: "events"} {
-			var want, got map[string]any
-			if err := json.Unmarshal(text, &want); err != nil {
-				t.Fatal(err)
-			}
-			switch shape(s) {
-			case object:
-				prune(want)
-			case list:
-				items, _ := want["items"].([]any)
-				for _, o := range items {
-					prune(o)
+			for _, kept := range []*Kept{nil, someKept} {
+				f := filter{shape: shape(s), kept: kept}
+				var want, got map[string]any
+				if err := json.Unmarshal(text, &want); err != nil {
+					t.Fatal(err)
 				}
-			case events:
-				prune(want["object"])
+				pruneAll(want, f)
+				out := makeShort(t, f, string(text), r.IntN(50))
+				if err := json.Unmarshal([]byte(out), &got); err != nil {
+					t.Fatalf("%s: %s becomes %s: %v", name, text, out, err)
+				}
+				if !reflect.DeepEqual(want, got) {
+					t.Fatalf("%s, kept %v: %s becomes %s: (-want +got)\n%s", name, kept, text, out, cmp.Diff(want, got))
+				}
 			}
-			out := makeShallow(t, shape(s), string(text), r.IntN(50))
-			if err := json.Unmarshal([]byte(out), &got); err != nil {
-				t.Fatalf("%s: %s becomes %s: %v", name, text, out, err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatalf("%s: %s becomes %s: (-want +got)\n%s", name, text, out, diff)
+		}
+	}
+}
+
+// The spec and the status of an object are the same bytes, whatever its metadata loses.
+func TestFilterLeavesSpecAndStatus(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 1000 {
+		rest, err := json.Marshal(map[string]any{"spec": random(r, 6), "status": random(r, 6)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := json.Marshal(randomObject(r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.HasPrefix(one, []byte(`{"metadata":{`)) {
+			continue
+		}
+		var o struct{ Metadata json.RawMessage }
+		if err := json.Unmarshal(one, &o); err != nil {
+			t.Fatal(err)
+		}
+		text := rest[: len(rest)-1 : len(rest)-1]
+		whole := string(text) + `,"metadata":` + string(o.Metadata) + `}`
+		for s, around := range map[shape][2]string{object: {"", ""}, list: {`{"items":[`, "]}"}, events: {`{"object":`, "}\n"}} {
+			got := makeShort(t, filter{shape: s, kept: someKept}, around[0]+whole+around[1], r.IntN(50))
+			if !strings.HasPrefix(got, around[0]+string(text)+`,"metadata":{`) || !strings.HasSuffix(got, "}}"+around[1]) {
+				t.Fatalf("%s becomes %s", whole, got)
 			}
 		}
 	}
@@ -176,9 +310,13 @@ func TestFilterTakesNoMemory(t *testing.T) {
 		"managedFields": `"managedFields":["` + strings.Repeat("x", 8<<20) + `"]`,
 		"nesting":       `"managedFields":` + nested(4<<20),
 		"key":           `"a":` + nested(4<<20),
+		"labels":        `"labels":{` + strings.Repeat(`"abc":"",`, 1<<20) + `"x":""}`,
+		"annotations":   `"annotations":{"` + strings.Repeat("x", 8<<20) + `":"y","z":"` + strings.Repeat("x", 8<<20) + `"}`,
+		"owners":        `"ownerReferences":[` + strings.Repeat(`{},`, 1<<20) + `{}]`,
+		"finalizers":    `"finalizers":[` + strings.Repeat(`"abc",`, 1<<20) + `"` + strings.Repeat("x", 8<<20) + `"]`,
 	} {
 		text = `{"items":[{"metadata":{` + text + `}}]}`
-		in := &body{in: strings.NewReader(text), filter: filter{shape: list}}
+		in := &body{in: strings.NewReader(text), filter: filter{shape: list, kept: someKept}}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if _, err := io.Copy(io.Discard, in); err != nil {

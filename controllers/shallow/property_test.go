@@ -86,16 +86,20 @@ func TestOnlyWhatIsTooDeepIsCut(t *testing.T) {
 func FuzzFilter(f *testing.F) {
 	for _, text := range []string{
 		`{"metadata":{"name":"a","managedFields":[{"a":"]"}]},"spec":[{}]}`, `{"items":[{"metadata":{"managedFields":1}},{}]}`,
-		`{"type":"ADDED","object":{"metadata":{"managedFields":[[]],"a":"\""}}}` + "\n", `]}"\`, `{"metadata":{"a",,"managedFields"}}`, nested(maxDepth + 2), `{"items":[` + strings.Repeat(`{"a":`, maxDepth+5),
+		`{"type":"ADDED","object":{"metadata":{"managedFields":[[]],"a":"\""}}}` + "\n", `{"items":[{"metadata":{"labels":{"a":"b"},"annotations":{"b":"c","a":"d"},"finalizers":["1","2","3","example.com/run",4],"name":"n"}}]}`,
+		`]}"\`, `{"metadata":{"a",,"managedFields"}}`, nested(maxDepth + 2), `{"items":[` + strings.Repeat(`{"a":`, maxDepth+5),
 	} {
-		for s := range 3 {
-			f.Add(text, uint8(s), uint8(7))
+		for which := range 6 {
+			f.Add(text, uint8(which), uint8(7))
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string, which, size uint8) {
-		s := object + shape(which%3)
-		whole := makeShallow(t, s, text, 0)
-		if parts := makeShallow(t, s, text, max(1, int(size))); parts != whole {
+		use := filter{shape: object + shape(which%3)}
+		if which%6 > 2 {
+			use.kept = someKept
+		}
+		whole := makeShort(t, use, text, 0)
+		if parts := makeShort(t, use, text, max(1, int(size))); parts != whole {
 			t.Errorf("%q in parts of %d becomes %q, and else %q", text, size, parts, whole)
 		}
 		// Each value that is cut has two bytes at least, of which null makes four; the commas of metadata only move.
@@ -105,5 +109,24 @@ func FuzzFilter(f *testing.F) {
 		if json.Valid([]byte(text)) && strings.HasPrefix(text, "{") && !json.Valid([]byte(whole)) {
 			t.Errorf("%q becomes %q", text, whole)
 		}
+		checkPruned(t, use, text, whole)
 	})
+}
+
+// checkPruned says when what is left of a response is not what is left of its maps. That can be said of JSON that names nothing twice, and
+// escapes no name, as an API server sends it, and from which nothing is cut.
+func checkPruned(t *testing.T, f filter, text, left string) {
+	t.Helper()
+	var sent, got map[string]any
+	if json.Unmarshal([]byte(text), &sent) != nil || strings.Contains(left, mark) {
+		return
+	}
+	plain, err := json.Marshal(sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pruneAll(sent, f)
+	if err := json.Unmarshal([]byte(makeShort(t, f, string(plain), 0)), &got); err != nil || !reflect.DeepEqual(got, sent) {
+		t.Errorf("%s becomes %v, %v, want %v", plain, got, err, sent)
+	}
 }

@@ -5,7 +5,8 @@
 // object that is as deep as decoders allow; in a list or an event of a watch it is deeper, and then a client fails to decode all of it.
 //
 // It removes metadata.managedFields, which a user may fill without any webhook being asked, and cuts values that are nested too deep. It
-// marks the objects that it cuts, and changes nothing else. Its memory does not depend on what is sent.
+// marks the objects that it cuts. For clients that ask for it, it also removes other metadata of the kinds of a group. It changes nothing
+// else. Its memory does not depend on what is sent.
 package shallow
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -38,7 +40,35 @@ func CheckWhole(content map[string]any) error {
 // LimitDepth makes all responses shallow to clients that are made of a configuration from now on.
 func LimitDepth(config *rest.Config) {
 	root := findRoot(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, root} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, root, Kept{}} })
+}
+
+// Kept is what clients keep of the metadata of the kinds of a group. Labels, owners and managedFields are dropped. A client that drops
+// metadata must never write an object as a whole, nor show it.
+type Kept struct {
+	// Group is the API group of the kinds.
+	Group string
+	// Annotations are the names of those that are kept.
+	Annotations []string
+	// Finalizers is how many of them are kept in lists and events, at least one, and Finalizer is kept after these too.
+	Finalizers int
+	Finalizer  string
+}
+
+// isAnnotation says that an annotation is kept whose name is a text of JSON. The API server escapes nothing in such names.
+func (k *Kept) isAnnotation(text []byte) bool {
+	return len(text) > 2 && slices.Contains(k.Annotations, string(text[1:len(text)-1]))
+}
+
+// isFinalizer says that a text of JSON is the finalizer that is kept.
+func (k *Kept) isFinalizer(text []byte) bool {
+	return len(text) > 2 && string(text[1:len(text)-1]) == k.Finalizer
+}
+
+// LimitMetadata does what LimitDepth does, and keeps of the metadata of some kinds only a part.
+func LimitMetadata(config *rest.Config, kept Kept) {
+	root := findRoot(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, root, kept} })
 }
 
 // WrapClient returns an HTTP client of a configuration whose responses are shallow.
@@ -48,7 +78,7 @@ func WrapClient(config *rest.Config, client *http.Client) *http.Client {
 		next = http.DefaultTransport
 	}
 	out := *client
-	out.Transport = &transport{next, findRoot(config)}
+	out.Transport = &transport{next, findRoot(config), Kept{}}
 	return &out
 }
 
@@ -64,6 +94,7 @@ func findRoot(config *rest.Config) string {
 type transport struct {
 	next http.RoundTripper
 	root string
+	kept Kept // without a group: all
 }
 
 // filtered is in the context of a request whose response an outer transport makes shallow.
@@ -79,7 +110,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.Body == nil || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") || resp.Header.Get("Content-Encoding") != "" {
 		return resp, err
 	}
-	resp.Body = &body{Closer: resp.Body, in: resp.Body, filter: filter{shape: s}}
+	made := filter{shape: s}
+	if t.kept.Group != "" && strings.HasPrefix(r.URL.Path, t.root+"apis/"+t.kept.Group+"/") {
+		made.kept = &t.kept
+	}
+	resp.Body = &body{Closer: resp.Body, in: resp.Body, filter: made}
 	resp.ContentLength = -1
 	resp.Header.Del("Content-Length")
 	return resp, nil

@@ -94,6 +94,45 @@ func TestShapes(t *testing.T) {
 	}
 }
 
+// Only a client that asks for it drops metadata, and only that of the kinds of the group.
+func TestMetadataOfOneGroupIsDropped(t *testing.T) {
+	const (
+		one    = `{"metadata":{"labels":{"a":"b"}}}`
+		whole  = `{"metadata":{"labels":{}},"items":[` + one + `],"object":` + one + `}`
+		asList = `{"metadata":{"labels":{}},"items":[{"metadata":{}}],"object":` + one + `}`
+		asOne  = `{"metadata":{},"items":[` + one + `],"object":` + one + `}`
+		asSeen = `{"metadata":{"labels":{}},"items":[` + one + `],"object":{"metadata":{}}}`
+	)
+	server := serve(t, func(string) string { return whole })
+	for _, root := range []string{"", "/k8s/clusters/apis"} {
+		all := &rest.Config{Host: server.URL + root}
+		LimitDepth(all)
+		part := rest.CopyConfig(all)
+		LimitMetadata(part, *someKept)
+		for _, tc := range []struct{ method, path, want string }{
+			{http.MethodGet, "/apis/example.com/v1/namespaces/a/widgets?limit=8", asList},
+			{http.MethodGet, "/apis/example.com/v2/widgets", asList},
+			{http.MethodGet, "/apis/example.com/v1/widgets?watch=true", asSeen},
+			{http.MethodGet, "/apis/example.com/v1/namespaces/a/widgets/b", asOne},
+			{http.MethodPatch, "/apis/example.com/v1/namespaces/a/widgets/b/status", asOne},
+			{http.MethodGet, "/apis/example.com.au/v1/widgets", whole},
+			{http.MethodGet, "/apis/apps/v1/namespaces/a/deployments", whole},
+			{http.MethodGet, "/api/v1/namespaces/example.com/pods", whole},
+		} {
+			for config, want := range map[*rest.Config]string{all: whole, part: tc.want} {
+				client, err := rest.HTTPClientFor(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out, err := io.ReadAll(get(t, client, tc.method, config.Host+tc.path, "application/json"))
+				if err != nil || string(out) != want {
+					t.Errorf("%s %s: got %s, %v, want %s", tc.method, tc.path, out, err, want)
+				}
+			}
+		}
+	}
+}
+
 // An event is read when it has come, and not when the next one has.
 func TestEventsAreNotHeldBack(t *testing.T) {
 	const event = `{"type":"ADDED","object":{"metadata":{"name":"a"}}}` + "\n"
