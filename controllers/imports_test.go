@@ -66,7 +66,7 @@ func allowed() map[string][]string {
 		"controllers/internal/reported":     {"controllers/plan", "controllers/plan/sums"},
 		"controllers/internal/patched":      {"controllers/plan", "controllers/plan/sums"},
 		"controllers/leader":                {"controllers/plan/moments"},
-		"controllers/trimmed":               {"api/v1alpha1", "controllers/internal/events", "controllers/internal/findings"},
+		"controllers/trimmed":               {"api/v1alpha1", "controllers/internal/events", "controllers/internal/findings", "controllers/shallow"},
 		"controllers/internal/identity":     {"api/v1alpha1", "controllers/author", "controllers/plan", "controllers/rights", "controllers/signing", "controllers/snapshot"},
 		"controllers/internal/skew":         {"api/v1alpha1"},
 		"controllers/author":                {"api/v1alpha1", "controllers/signing"},

@@ -148,6 +148,16 @@ func (alwaysLeads) Fresh() bool { return true }
 // Release does nothing: no other process waits.
 func (alwaysLeads) Release(context.Context) error { return nil }
 
+// ownManager is a manager whose clients drop what the operator does not read of its own kinds. Others make theirs of its configuration, and
+// read all: what Cleaners select may be Cleaners.
+type ownManager struct {
+	ctrl.Manager
+	config *rest.Config
+}
+
+// GetConfig returns the configuration of clients that read all.
+func (m *ownManager) GetConfig() *rest.Config { return m.config }
+
 // newManager returns a manager with probes, metrics behind authentication, and leader election.
 func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error) {
 	scheme := runtime.NewScheme()
@@ -179,11 +189,13 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 		options.LeaderElectionResourceLockInterface = fenced
 		lease = fenced
 	}
-	made, err := ctrl.NewManager(config, options)
+	own := rest.CopyConfig(config)
+	trimmed.LimitMetadata(own)
+	made, err := ctrl.NewManager(own, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot create the manager: %w", err)
 	}
-	mgr, err := serving.AddProbes(context.Background(), made, f.probeAddress, made.GetLogger().WithName("probes"))
+	mgr, err := serving.AddProbes(context.Background(), &ownManager{made, config}, f.probeAddress, made.GetLogger().WithName("probes"))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trimmed keeps of our kinds, for the manager's cache, what the operator reads, and says how much a status shows. It decides
-// nothing.
+// Package trimmed keeps of our kinds, for the manager's cache and its reads, what the operator reads, and says how much a status shows. It
+// decides nothing.
 package trimmed
 
 import (
@@ -11,8 +11,10 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/shallow"
 )
 
 const (
@@ -21,6 +23,15 @@ const (
 	// MaxCachedFinalizers is how many finalizers are kept.
 	MaxCachedFinalizers = 16
 )
+
+// LimitMetadata has clients of a configuration drop most of the metadata that TrimObject drops before they decode it: decoded it takes
+// several times its text, in lists, in events of watches and in live reads. A client of objects that Cleaners select must not do so: they
+// may be Cleaners, selected by their labels. All finalizers of a single object are read, because a patch replaces them.
+func LimitMetadata(config *rest.Config) {
+	shallow.LimitMetadata(config, shallow.Kept{
+		Group: v1alpha1.GroupVersion.Group, Annotations: v1alpha1.CleanerAnnotations(), Finalizers: MaxCachedFinalizers, Finalizer: v1alpha1.Finalizer,
+	})
+}
 
 // TrimObject keeps of the metadata of an object that the manager's cache takes only what the operator reads: who may write an object
 // may fill its labels and annotations, and no webhook is asked. (The API server bounds generateName, which the signature of an author
