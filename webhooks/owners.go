@@ -256,8 +256,9 @@ func (u *templateChecker) compile(ctx context.Context, work *v1alpha1.Work) (fie
 	return errs, nil
 }
 
-// ownersPage is how many Cleaners are in memory at a time: each may have more than 1 MB.
-const ownersPage = 32
+// ownersPage is how many Cleaners are in memory at a time: the spec and the status of each may have more than 1 MB, and take several times
+// that when they are decoded.
+const ownersPage = 8
 
 // forEachOwner calls do with all Cleaners and then all ClusterCleaners. It reads one page at a time.
 func (v *validator) forEachOwner(ctx context.Context, do func(kind string, c v1alpha1.Owner) error) error {
