@@ -4,14 +4,17 @@
 package held
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"encoding/json"
 	"errors"
+	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -129,4 +132,41 @@ func TestConvertObject(t *testing.T) {
 	if _, err := ConvertObject(pods, "text"); err == nil {
 		t.Error("a text became an object")
 	}
+}
+
+// Many labels take about 8 times their text, of each kind, also where only metadata is watched. The page of limits says so.
+func TestLabelsTakeTimesTheirText(t *testing.T) {
+	const letters, objects, room = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", 4, 1_400_000
+	var b strings.Builder
+	b.WriteString(`{"metadata":{"namespace":"shop","name":"a","labels":{`)
+	for n := 0; b.Len() < room; n++ {
+		if n > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"%c%c%c":""`, letters[n%62], letters[n/62%62], letters[n/62/62%62])
+	}
+	text := []byte(b.String() + "}}}")
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var kept []*Object
+	for range objects {
+		o := &metav1.PartialObjectMetadata{}
+		if err := json.Unmarshal(text, o); err != nil {
+			t.Fatal(err)
+		}
+		made, err := NewObject(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, made)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	times := float64(after.HeapAlloc-before.HeapAlloc) / float64(objects*len(text))
+	t.Logf("%d labels take %.1f times their text", len(kept[0].Labels), times)
+	if times > 9 {
+		t.Errorf("they take %.1f times their text", times)
+	}
+	runtime.KeepAlive(kept)
 }
