@@ -4,6 +4,8 @@
 package watches
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/controllers/internal/held"
@@ -12,7 +14,7 @@ import (
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// answers says how far queries can be answered, and with what, and wakes owners when that changes. All but findCandidates and buildGroups
+// answers says how far queries can be answered, and with what, and wakes owners when that changes. All but findCandidates and makeGroup
 // is called by who has the lock.
 type answers struct {
 	*lock
@@ -20,19 +22,20 @@ type answers struct {
 	kinds  map[kindKey]*kind
 }
 
-// findCandidates returns the state of a query, and the objects that may match it, in lists of the caller's own. They have the name
-// and the namespaces that are asked for, but for those that are only left out: which are meant is settled under the same
-// lock. Their labels and fields are left to compare.
+// coverage is how far a query can be answered, and by which informers when it is Complete: by one, or by one for each of the
+// namespaces that it names, in their order.
+type coverage struct {
+	state     plan.TargetState
+	detail    string
+	informers []*informer
+}
+
+// findCandidates returns the state of a query, and where the objects are that may match it, for the caller to look through without the
+// lock.
 func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near []candidates, f snapshot.FieldLabels) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := a.checkCoverage(q)
-	if g, ok := l.missingGroup(q); ok {
-		a.mu.RUnlock()
-		a.buildGroups(q, g)
-		a.mu.RLock()
-		l = a.checkCoverage(q) // much may have changed meanwhile
-	}
 	t.State, t.Detail = l.state, l.detail
 	k := a.kinds[kindKeyOf(q)]
 	if k == nil || k.resource == nil {
@@ -41,21 +44,14 @@ func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near []candi
 	r := k.resource
 	t.Resource, t.Namespaced = r.GVR, r.Namespaced
 	if l.state == plan.Complete {
-		namespaces := a.listSelectedNamespaces(r, q)
+		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		for _, i := range l.informers {
-			near = append(near, i.findCandidates(q, namespaces))
+			c := i.findCandidates(q, namespaces)
+			c.chosenAmong = chosenAmong
+			near = append(near, c)
 		}
 	}
 	return t, near, r.fields
-}
-
-// buildGroups makes a group of the informers that answer a query.
-func (a *answers) buildGroups(q *snapshot.Query, g group) {
-	a.mu.Lock()
-	defer a.unlockAndWake()
-	for _, i := range a.checkCoverage(q).informers {
-		i.buildGroup(g)
-	}
 }
 
 // checkCoverage says how far a query can be answered.
@@ -90,25 +86,18 @@ func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 	return all
 }
 
-// listSelectedNamespaces lists the namespaces in which a query that is Complete looks, in order; nil stands for all that there are.
-func (a *answers) listSelectedNamespaces(r *resource, q *snapshot.Query) []string {
+// findSelectedNamespaces lists the namespaces in which a query that is Complete looks, in order; nil stands for all that there are. If
+// their labels choose them, it returns the Namespaces among which they do.
+func (a *answers) findSelectedNamespaces(r *resource, q *snapshot.Query) (names []string, chosenAmong *held.Shelf) {
 	if !r.Namespaced || q.Namespace != "" {
-		return []string{served.NamespaceFor(r.Resource, *q)}
+		return []string{served.NamespaceFor(r.Resource, *q)}, nil
 	}
 	if q.Namespaces.Labels == nil {
-		return q.Namespaces.Names
+		return q.Namespaces.Names, nil
 	}
-	names := []string{} // nil would be all of them
 	namespaces := q.Namespaces.NewListQuery()
-	for _, i := range a.checkCoverage(&namespaces).informers {
-		all := i.findCandidates(&namespaces, nil)
-		for _, o := range all.listObjects() {
-			if q.Namespaces.MatchesNamespace(o.Name, &o.Object) {
-				names = append(names, o.Name)
-			}
-		}
-	}
-	return names
+	all := a.checkCoverage(&namespaces).informers[0].objects[""]
+	return nil, &all
 }
 
 // findNamespace returns a Namespace, nil if there is none, and whether that is known.
@@ -166,4 +155,58 @@ func (a *answers) reportStates(wants map[*want]struct{}) {
 	for w := range wants {
 		a.reportState(w)
 	}
+}
+
+// mergeWith is the coverage of two queries that have to be answered both: the worse of the two. What people can do something about
+// comes before what passes by itself.
+func (l coverage) mergeWith(other coverage) coverage {
+	for _, worst := range []plan.TargetState{plan.Forbidden, plan.NoSuchKind, plan.Failed, plan.Unsynced} {
+		switch worst {
+		case l.state:
+			return coverage{state: l.state, detail: l.detail}
+		case other.state:
+			return coverage{state: other.state, detail: other.detail}
+		}
+	}
+	for _, i := range other.informers {
+		if len(l.informers) == 0 || l.informers[len(l.informers)-1] != i {
+			l.informers = append(l.informers, i)
+		}
+	}
+	return l
+}
+
+// checkCoverageIn says how far what a query asks for in a namespace is known.
+func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage {
+	full := snapshot.NeedsValue(q.Fields) || !q.MetadataOnly
+	for key, more := (scopeKey{}), true; more; key, more = r.narrowScope(key, namespace, q.Name) {
+		s := r.scopes[key]
+		switch {
+		case s == nil || s.access == unchecked:
+			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+		case s.access == uncheckable:
+			return coverage{state: plan.Failed, detail: s.detail}
+		case s.access == denied:
+			if _, more := r.narrowScope(key, namespace, q.Name); !more {
+				return coverage{state: plan.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
+			}
+			continue
+		}
+		switch i := s.informerFor(full); {
+		case i == nil:
+			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+		case i.failure != "":
+			return coverage{state: plan.Failed, detail: i.failure}
+		case !i.synced:
+			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+		default:
+			return coverage{state: plan.Complete, informers: []*informer{i}}
+		}
+	}
+	return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+}
+
+// readingDetail says that a resource is being read, for people.
+func (r *resource) readingDetail() string {
+	return fmt.Sprintf("waiting for the first list of %s", r.GVR.GroupResource())
 }

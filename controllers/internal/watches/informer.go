@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +44,8 @@ const (
 	// refusalShare is the part of retryEvery for which watches may be refused without a list: an API server that has too much to do answers
 	// so, too, and a list costs it more than a watch.
 	refusalShare = 6
+	// changesAtATime is how many changes that a list has shown are added to the backlog before others have the lock.
+	changesAtATime = 64
 )
 
 // informer holds what there is in a scope. It is guarded by the Engine's lock, and its objects never change.
@@ -51,15 +54,13 @@ type informer struct {
 	full  bool
 
 	synced  bool
-	objects map[string]held.SortedObjects // by namespace
+	objects map[string]held.Shelf // by namespace
 	groups  groups
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
 	failingSince time.Time
 	// heard is when the API server last said something of the scope: what a list shows to be different may have changed at any time since.
 	heard time.Time
-	// missedSince is heard while a list is taken in that may show what was missed since; zero: what changes is seen to change.
-	missedSince time.Time
 
 	stopped bool
 	cancel  context.CancelFunc
@@ -73,28 +74,76 @@ func (s *scope) informerFor(full bool) *informer {
 	return s.full
 }
 
-// candidates are objects of an informer that may match a query, copied under the lock. They are put in order and compared without it: an
-// event waits for copies of lists, and not until each of their objects was looked at.
+// candidates are where the objects of an informer are that may match a query. They are found under the lock, and looked at without it: no
+// event waits until a reader has looked at objects.
 type candidates struct {
-	members, more held.SortedObjects // each in order
-	// namespaces are those that are meant, in order; nil stands for all that are there.
-	namespaces []string
+	shelves []placedShelf
+	// name is the only one that is meant, if there is one.
+	name string
+	// grouped says that the shelves are those of a group and of objects with many labels.
+	grouped bool
+	// namespaces are those that are meant, in order; nil stands for all that are there. If labels choose them, they do among chosenAmong.
+	namespaces  []string
+	chosenAmong *held.Shelf
+	// repeated is a group that is not there and was asked for again; nil: there is none.
+	repeated *missingGroup
 }
 
-// listObjects returns the candidates in the selected namespaces, sorted.
-func (c *candidates) listObjects() held.SortedObjects {
-	all := c.members.MergeWith(c.more)
-	if c.namespaces == nil {
-		return all
+// placedShelf has objects of one namespace, or of a group.
+type placedShelf struct {
+	namespace string
+	held.Shelf
+}
+
+// chooseNamespaces finds out which namespaces are meant, if their labels choose them.
+func (c *candidates) chooseNamespaces(n *snapshot.Namespaces) {
+	c.namespaces = []string{} // nil would be all of them
+	for _, o := range c.chosenAmong.AppendTo(nil) {
+		if n.MatchesNamespace(o.Name, &o.Object) {
+			c.namespaces = append(c.namespaces, o.Name)
+		}
 	}
-	return slices.DeleteFunc(all, func(o *held.Object) bool {
-		_, in := slices.BinarySearch(c.namespaces, o.Namespace)
-		return !in
-	})
 }
 
-// findCandidates finds the objects that may match a query: of these namespaces, or of all when there is no list of them; of a name, when
-// there is one; and of the query's group, if that is there.
+// listObjects returns the candidates in the selected namespaces that are wanted, sorted; nil wants all of them.
+func (c *candidates) listObjects(wanted func(*held.Object) bool) held.SortedObjects {
+	keep := wanted
+	if c.namespaces != nil {
+		keep = func(o *held.Object) bool {
+			_, in := slices.BinarySearch(c.namespaces, o.Namespace)
+			return in && (wanted == nil || wanted(o))
+		}
+	}
+	sortShelves(c.shelves)
+	var all held.SortedObjects
+	if keep == nil && c.name == "" && !c.grouped {
+		n := 0
+		for _, s := range c.shelves {
+			n += s.CountObjects()
+		}
+		all = make(held.SortedObjects, 0, n)
+	}
+	for _, s := range c.shelves {
+		switch {
+		case c.name != "":
+			if o := s.Get(s.namespace, c.name); o != nil && (keep == nil || keep(o)) {
+				all = append(all, o)
+			}
+		case c.grouped:
+			all = all.MergeWith(s.AppendMatching(nil, keep))
+		default:
+			all = s.AppendMatching(all, keep)
+		}
+	}
+	return all
+}
+
+func sortShelves(s []placedShelf) {
+	slices.SortFunc(s, func(a, b placedShelf) int { return strings.Compare(a.namespace, b.namespace) })
+}
+
+// findCandidates finds where the objects are that may match a query: those of these namespaces, or of all when there is no list of them;
+// and of the query's group, if that is there. If it is not, and is read again, it has to be made.
 func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c candidates) {
 	own := i.scope.namespace
 	if own != "" {
@@ -104,33 +153,41 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 		namespaces = []string{own}
 	}
 	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
-		if members, ok := i.groups[g]; ok {
-			c.members, c.more = slices.Clone(members), slices.Clone(i.groups[g.ofManyLabels()])
+		switch m := i.groups.of[g]; {
+		case m != nil && !m.unfinished:
+			c.grouped, c.shelves = true, []placedShelf{{Shelf: m.Shelf}}
+			if many := i.groups.of[g.ofManyLabels()]; many != nil {
+				c.shelves = append(c.shelves, placedShelf{Shelf: many.Shelf})
+			}
 			if own == "" && g.namespace == "" {
 				c.namespaces = namespaces
 			}
 			return c
+		case m == nil:
+			if d := i.scope.demands[g]; d != nil && d.reads.Add(1) >= readsUntilGroup {
+				c.repeated = &missingGroup{i, g}
+			}
 		}
 	}
+	c.name, c.shelves = q.Name, i.findShelves(namespaces)
+	return c
+}
+
+// findShelves returns the objects of these namespaces, or of all when there is no list of them.
+func (i *informer) findShelves(namespaces []string) (all []placedShelf) {
 	if namespaces == nil {
-		namespaces = slices.Sorted(maps.Keys(i.objects))
-	}
-	if q.Name == "" {
-		n := 0
-		for _, namespace := range namespaces {
-			n += len(i.objects[namespace])
+		all = make([]placedShelf, 0, len(i.objects))
+		for namespace, objects := range i.objects {
+			all = append(all, placedShelf{namespace, objects})
 		}
-		c.members = slices.Grow(c.members, n)
+		return all
 	}
 	for _, namespace := range namespaces {
-		objects := i.objects[namespace]
-		if q.Name == "" {
-			c.members = append(c.members, objects...)
-		} else if o := objects.Get(namespace, q.Name); o != nil {
-			c.members = append(c.members, o)
+		if objects, ok := i.objects[namespace]; ok {
+			all = append(all, placedShelf{namespace, objects})
 		}
 	}
-	return c
+	return all
 }
 
 // feeds keeps informers in touch with the API server, and says what changes in them.
@@ -140,8 +197,9 @@ type feeds struct {
 	metadata metadata.Interface
 	metrics  Metrics
 	matcher  *matcher
-	// informers and objects count what there is.
+	// informers and objects count what there is, and groupBytes what groups take.
 	informers, objects int
+	groupBytes         *groupBytes
 	answers            *answers
 	placement          *placement
 	catalog            *catalog
@@ -165,7 +223,7 @@ func (f *feeds) stopInformers(s *scope) {
 }
 
 func (f *feeds) newInformer(s *scope, full bool) *informer {
-	i := &informer{scope: s, full: full}
+	i := &informer{scope: s, full: full, groups: newGroups(f.groupBytes)}
 	f.adjustCounts(1, 0)
 	i.cancel = f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
 	return i
@@ -179,9 +237,10 @@ func (f *feeds) stopInformer(i *informer) {
 	i.cancel()
 	held := 0
 	for _, objects := range i.objects {
-		held += len(objects)
+		held += objects.CountObjects()
 	}
-	i.objects, i.groups = nil, nil
+	i.objects = nil
+	i.groups.dropAll()
 	f.adjustCounts(-1, -held)
 }
 
@@ -395,11 +454,7 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 		objects[n] = o
 	}
-	s.feeds.mu.Lock()
-	defer s.feeds.unlockAndWake()
-	if !i.stopped {
-		s.feeds.replaceObjects(i, objects)
-	}
+	s.feeds.replaceObjects(i, objects)
 	return nil
 }
 
@@ -417,7 +472,7 @@ func (f *feeds) storeObject(i *informer, now *held.Object) {
 	if before == nil {
 		f.adjustCounts(0, 1)
 	}
-	f.notifyChange(i, before, now)
+	f.notifyChange(i, before, now, time.Time{})
 }
 
 // removeObject drops an object and wakes whom it concerned.
@@ -426,21 +481,28 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 	if before == nil {
 		return
 	}
-	i.objects[namespace] = i.objects[namespace].DeleteObject(namespace, name)
-	if len(i.objects[namespace]) == 0 {
+	if left := i.objects[namespace].DeleteObject(namespace, name); left.CountObjects() > 0 {
+		i.objects[namespace] = left
+	} else {
 		delete(i.objects, namespace)
 	}
 	i.groups.moveObject(before, nil)
 	f.adjustCounts(0, -1)
-	f.notifyChange(i, before, nil)
+	f.notifyChange(i, before, nil, time.Time{})
 }
 
-func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
+// notifyChange adds a change to the backlog that may have come at any time since then; zero: it came now.
+func (f *feeds) notifyChange(i *informer, before, now *held.Object, since time.Time) {
 	r := i.scope.resource
 	if i.synced { // otherwise markSynced wakes all owners
-		f.matcher.backlog.add(newChange(r, before, now, i.missedSince))
+		f.matcher.backlog.add(newChange(r, before, now, since))
 	}
-	if r.GVR.Group == definitionsGroup {
+	f.noteDefinition(i, before, now)
+}
+
+// noteDefinition has kinds looked up again whose definition has changed.
+func (f *feeds) noteDefinition(i *informer, before, now *held.Object) {
+	if i.scope.resource.GVR.Group == definitionsGroup {
 		o := now
 		if o == nil {
 			o = before
@@ -449,32 +511,56 @@ func (f *feeds) notifyChange(i *informer, before, now *held.Object) {
 	}
 }
 
-// replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different.
+// replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different. The list is compared with what
+// there is before the lock is taken, which all watches wait for; meanwhile nothing changes, because the goroutine that calls it is the only
+// one that changes what an informer holds. The differences go to the backlog in parts.
 func (f *feeds) replaceObjects(i *informer, objects []*held.Object) {
-	if !i.synced {
-		i.objects, i.groups = map[string]held.SortedObjects{}, nil
+	f.mu.RLock()
+	before, first := maps.Clone(i.objects), !i.synced
+	f.mu.RUnlock()
+	l := compareLists(before, objects)
+	since, stored := f.storeListing(i, l)
+	if !stored || first && i.scope.resource.GVR.Group != definitionsGroup {
+		return
 	}
-	i.missedSince = i.heard
-	defer func() { i.missedSince, i.heard = time.Time{}, f.clock.Now() }()
-	slices.SortFunc(objects, held.CompareNames) // so that each goes to the end of its list
-	present := make(map[scopeKey]struct{}, len(objects))
-	for _, o := range objects {
-		present[scopeKey{o.Namespace, o.Name}] = struct{}{}
-		f.storeObject(i, o)
+	for some := range slices.Chunk(l.changes, changesAtATime) {
+		f.notifyChanges(i, some, since, first)
 	}
-	for namespace := range i.objects {
-		for n := len(i.objects[namespace]) - 1; n >= 0; n-- { // from the end, where nothing has to move up
-			o := i.objects[namespace][n]
-			if _, ok := present[scopeKey{namespace, o.Name}]; !ok {
-				f.removeObject(i, namespace, o.Name)
-			}
-		}
+}
+
+// storeListing stores a list that was compared, and returns since when what is different may have been.
+func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored bool) {
+	f.mu.Lock()
+	defer f.unlockAndWake()
+	if i.stopped {
+		return since, false
 	}
+	i.groups.dropAll() // the next reads make them again
+	i.objects, i.groups.of = l.objects, l.groups
+	f.adjustCounts(0, l.more)
+	since, i.heard = i.heard, f.clock.Now()
 	i.failure, i.failingSince = "", time.Time{}
 	if !i.synced {
 		f.markSynced(i)
 	}
 	f.answers.reportStates(i.scope.wants)
+	return since, true
+}
+
+// notifyChanges adds some of the differences that a list has shown to the backlog.
+func (f *feeds) notifyChanges(i *informer, changes []difference, since time.Time, first bool) {
+	f.mu.Lock()
+	defer f.unlockAndWake()
+	for _, c := range changes {
+		switch {
+		case i.stopped:
+			return
+		case first:
+			f.noteDefinition(i, c.before, c.now)
+		default:
+			f.notifyChange(i, c.before, c.now, since)
+		}
+	}
 }
 
 // markSynced records that an informer has its first whole list. It wakes every Cleaner that the informer serves, even those that knew an

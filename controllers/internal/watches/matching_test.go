@@ -222,21 +222,23 @@ func knowNamespaces(t *testing.T, e *Engine, all map[string]map[string]string) {
 	names := snapshot.Namespaces{Labels: queries.New("Pod").Labels}
 	e.SetInterests(platform, interests(names.NewListQuery()))
 	e.mu.Lock()
-	defer e.unlockAndWake()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "namespace"}], finding{
 		Resource: served.Resource{GVR: apiserver.Namespaces, Kind: "Namespace", Watchable: true}, state: plan.Complete,
 		fields: snapshot.BuiltinFieldLabels(apiserver.Namespaces.GroupResource()), allFields: true,
 	})
+	var known *scope
 	for w := range e.catalog.kinds[kindKey{version: "v1", kind: "namespace"}].wants {
-		placementOf(e).recordAccess(w.scopes[0], nil, nil)
-		var objects []*held.Object
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			o := podOf("", name, all[name])
-			o.Resource, o.ResourceVersion = apiserver.Namespaces, "1"
-			objects = append(objects, o)
-		}
-		feedsOf(e).replaceObjects(w.scopes[0].meta, objects)
+		known = w.scopes[0]
 	}
+	placementOf(e).recordAccess(known, nil, nil)
+	e.unlockAndWake()
+	var objects []*held.Object
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		o := podOf("", name, all[name])
+		o.Resource, o.ResourceVersion = apiserver.Namespaces, "1"
+		objects = append(objects, o)
+	}
+	feedsOf(e).replaceObjects(known.meta, objects)
 }
 
 // However many labels an object has, few groups are looked up for it.

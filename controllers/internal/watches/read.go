@@ -6,7 +6,6 @@ package watches
 import (
 	"context"
 	"reflect"
-	"slices"
 
 	"github.com/vtex/cleaner/controllers/internal/held"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -20,18 +19,24 @@ var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[
 func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	q.Compile()
 	t, found, f := e.answers.findCandidates(&q)
+	keep := func(o *held.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
+	if q.Labels.Empty() && q.Fields.Empty() && q.Namespaces.Except == nil { // all that is near matches
+		keep = nil
+	}
 	var near held.SortedObjects
 	for n := range found {
-		if near == nil {
-			near = found[n].listObjects()
-		} else {
-			near = append(near, found[n].listObjects()...)
+		c := &found[n]
+		if c.chosenAmong != nil {
+			c.chooseNamespaces(&q.Namespaces)
 		}
-	}
-	if !q.Labels.Empty() || !q.Fields.Empty() || q.Namespaces.Except != nil { // else all that is near matches
-		near = slices.DeleteFunc(near, func(o *held.Object) bool { // stored objects never change, so that they are compared without the lock
-			return !o.MatchesQuery(&q, t.Namespaced, f)
-		})
+		if near == nil {
+			near = c.listObjects(keep)
+		} else {
+			near = append(near, c.listObjects(keep)...)
+		}
+		if c.repeated != nil {
+			e.answers.makeGroup(c.repeated.informer, c.repeated.group)
+		}
 	}
 	if len(near) == 0 {
 		return t

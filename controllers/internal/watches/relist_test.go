@@ -48,6 +48,7 @@ func podEngine(n int) (*Engine, *informer) {
 func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	e, i := podEngine(1000)
 	q := queries.New("Pod", queries.In(""), queries.Labelled("n=5"))
+	e.SetInterests(owner("c"), interests(q))
 	names := func() []string { return queries.PlacesOf(e.Read(t.Context(), q)) }
 	if got, want := names(), []string{"ns-05/p000005"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -67,6 +68,7 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 func BenchmarkEngineRead(b *testing.B) {
 	const n = 100_000
 	e, i := podEngine(n)
+	e.SetInterests(owner("c"), interests(queries.New("Pod", queries.In(""), queries.Labelled("app=web")), queries.New("Pod", queries.In(""), queries.Labelled("n=7"))))
 	version := 1
 	for name, tc := range map[string]struct {
 		query snapshot.Query
@@ -97,7 +99,7 @@ func BenchmarkEngineRead(b *testing.B) {
 	}
 	b.Run("Copy", func(b *testing.B) {
 		c := i.findCandidates(new(queries.New("Pod", queries.In(""))), nil)
-		all := c.listObjects()
+		all := c.listObjects(nil)
 		b.ReportAllocs()
 		for b.Loop() {
 			objects := make([]plan.Object, len(all))
@@ -112,7 +114,11 @@ func BenchmarkEngineRead(b *testing.B) {
 func BenchmarkRelist(b *testing.B) {
 	for b.Loop() {
 		e, i := podEngine(100_000)
-		e.Read(b.Context(), queries.New("Pod", queries.In(""), queries.Labelled("app=web"))) // a group has them too
+		q := queries.New("Pod", queries.In(""), queries.Labelled("app=web"))
+		e.SetInterests(owner("c"), interests(q))
+		for range readsUntilGroup { // then a group has them too
+			e.Read(b.Context(), q)
+		}
 		feedsOf(e).replaceObjects(i, nil)
 	}
 }

@@ -39,6 +39,8 @@ type scope struct {
 	scopeKey
 	resource *resource
 	wants    map[*want]struct{}
+	// demands are the groups that the wants ask for.
+	demands map[group]*demand
 	// payers is how many of the wants are those of each Cleaner.
 	payers map[Owner]int
 
@@ -62,6 +64,7 @@ func (s *scope) addWant(w *want) (first bool) {
 		return false
 	}
 	s.wants[w] = struct{}{}
+	s.addDemand(w)
 	s.payers[w.owner]++
 	return s.payers[w.owner] == 1
 }
@@ -69,6 +72,7 @@ func (s *scope) addWant(w *want) (first bool) {
 // dropWant removes a want, and reports whether it was the last one of its Cleaner.
 func (s *scope) dropWant(w *want) (last bool) {
 	delete(s.wants, w)
+	s.dropDemand(w)
 	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
 		return false
 	}
@@ -145,7 +149,7 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 }
 
 func (p *placement) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, payers: map[Owner]int{}, place: -1}
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[group]*demand{}, payers: map[Owner]int{}, place: -1}
 	r.scopes[k] = s
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
 		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }

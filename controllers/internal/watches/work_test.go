@@ -32,7 +32,6 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	}
 	e.SetInterests(owner("first"), interests(queries.New("Pod", queries.Named("first"))))
 	e.mu.Lock()
-	defer e.unlockAndWake()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "pod"}], finding{
 		Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, state: plan.Complete,
 		fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true,
@@ -40,6 +39,7 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	for _, r := range e.catalog.resources {
 		for _, s := range r.scopes {
 			placementOf(e).recordAccess(s, nil, nil)
+			e.unlockAndWake()
 			feedsOf(e).replaceObjects(s.full, nil)
 			return e, &store{feeds: feedsOf(e), informer: s.full}
 		}

@@ -1,0 +1,80 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"slices"
+
+	"github.com/vtex/cleaner/controllers/internal/held"
+)
+
+// listing is a whole list of an informer, and how it differs from what was known.
+type listing struct {
+	objects map[string]held.Shelf
+	// groups are those of objects with many labels.
+	groups  map[group]*members
+	changes []difference
+	// more is how many more objects there are than before.
+	more int
+}
+
+// difference is an object as it was and as it is. One of them may be nil.
+type difference struct{ before, now *held.Object }
+
+// compareLists compares a list with what was known. An object of the same version stays the one that is known.
+func compareLists(before map[string]held.Shelf, list []*held.Object) *listing {
+	slices.SortFunc(list, held.CompareNames)
+	list = slices.CompactFunc(list, func(a, b *held.Object) bool { return held.CompareNames(a, b) == 0 })
+	l := &listing{objects: map[string]held.Shelf{}, groups: map[group]*members{}}
+	many := map[group]held.SortedObjects{}
+	for len(list) > 0 {
+		namespace, n := list[0].Namespace, 0
+		for n < len(list) && list[n].Namespace == namespace {
+			n++
+		}
+		objects := list[:n]
+		list = list[n:]
+		l.compareNamespace(before[namespace].AppendTo(nil), objects)
+		for _, o := range objects {
+			if len(o.Labels) > maxGroupedLabels {
+				for g := range groupsWith(o) {
+					many[g] = append(many[g], o)
+				}
+			}
+		}
+		l.objects[namespace] = held.NewShelf(objects)
+	}
+	for namespace, objects := range before {
+		if _, still := l.objects[namespace]; !still {
+			l.compareNamespace(objects.AppendTo(nil), nil)
+		}
+	}
+	for g, objects := range many {
+		l.groups[g] = &members{Shelf: held.NewShelf(objects)}
+	}
+	return l
+}
+
+// compareNamespace compares the objects of a namespace, both in order, and has those stay in the list of now that are the same.
+func (l *listing) compareNamespace(before, now held.SortedObjects) {
+	l.more += len(now) - len(before)
+	for n, o := range now {
+		for len(before) > 0 && held.CompareNames(before[0], o) < 0 {
+			l.changes = append(l.changes, difference{before: before[0]})
+			before = before[1:]
+		}
+		var known *held.Object
+		if len(before) > 0 && held.CompareNames(before[0], o) == 0 {
+			known, before = before[0], before[1:]
+		}
+		if known != nil && known.ResourceVersion == o.ResourceVersion {
+			now[n] = known
+			continue
+		}
+		l.changes = append(l.changes, difference{known, o})
+	}
+	for _, o := range before {
+		l.changes = append(l.changes, difference{before: o})
+	}
+}
