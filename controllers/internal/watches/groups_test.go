@@ -139,16 +139,19 @@ func TestAGroupIsMadeWhenItIsReadAgain(t *testing.T) {
 		t.Error("nobody wants it, and there is a group")
 	}
 	e.SetInterests(owner("c"), interests(q))
-	for n := 1; n <= readsUntilGroup; n++ {
-		if s.informer.groups.of[g] != nil {
-			t.Errorf("there is a group before read %d", n)
-		}
-		readPods(t, e, q, "[p0 p1]")
+	readPods(t, e, q, "[p0 p1]")
+	if s.informer.groups.of[g] != nil {
+		t.Error("there is a group after one read")
 	}
+	readPods(t, e, q, "[p0 p1]")
 	if m := s.informer.groups.of[g]; m == nil || m.unfinished || m.CountObjects() != 2 {
 		t.Errorf("there is no group, but %+v", m)
 	}
 	readPods(t, e, q, "[p0 p1]")
+	e.DropInterests(owner("c"))
+	if e.answers.beginGroup(s.informer, g) != nil {
+		t.Error("one is made that no want would drop")
+	}
 }
 
 // A group ends with the last want that asks for it, and when its informer ends: nothing is kept of it, or counted.
@@ -367,7 +370,7 @@ func TestChangesOfAListAreReportedInParts(t *testing.T) {
 	e.SetInterests(owner("c"), interests(queries.New("Pod")))
 	matchAll(e)
 	m := &holdsMetrics{}
-	e.wakeups.metrics, e.matcher.clock = m, holdsClock{e.matcher.clock, e.wakeups}
+	e.wakeups.metrics, e.matcher.backlog.clock = m, holdsClock{e.matcher.backlog.clock, e.wakeups}
 	objects := make([]*held.Object, n)
 	for i := range objects {
 		objects[i] = podOf("a", fmt.Sprint("p", i), nil)
