@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // nested is cel.bind(v0, first, cel.bind(v1, step of v0, ... body of the last)).
@@ -127,7 +127,7 @@ func TestAttacksAreStopped(t *testing.T) {
 		"BigKeysOfLiterals":    {"lists.range(100000).all(x, {svc.huge: 1}.size() == 1)", steps},
 		"QuantityOfManyDigits": {"quantity('1e2000000000').compareTo(quantity('1.5')) == 0", "the exponent of the quantity"},
 	}
-	c := newCompiler(t, meter.Limits{Steps: 1_000_000, Growth: 16 << 20})
+	c := newCompiler(t, budget.Limits{Steps: 1_000_000, Growth: 16 << 20})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := programs(t, c, tc.expression)
@@ -157,7 +157,7 @@ func TestOneValueIsBounded(t *testing.T) {
 		"lists.range(300000).toSet().size() > 0",
 		"cel.bind(t, svc.huge + svc.huge + svc.huge + svc.huge, (t + t + t).reverse() == '')",
 	} {
-		got := programs(t, newCompiler(t, meter.Limits{}), expression).EvaluateConditions(t.Context(), in)[0]
+		got := programs(t, newCompiler(t, budget.Limits{}), expression).EvaluateConditions(t.Context(), in)[0]
 		if want := "one function would build more than 16777216 bytes"; got.Err == nil || got.Err.Message != want {
 			t.Errorf("%s gives %v, %v", expression, got.Value, got.Err)
 		}
@@ -165,7 +165,7 @@ func TestOneValueIsBounded(t *testing.T) {
 }
 
 func TestPatternsThatAreTooLargeDoNotCompile(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, pattern := range map[string]string{
 		"Long":   strings.Repeat("a{1000}", 2000),
 		"Nested": strings.Repeat("((a{10}){10}){10}", 100),
@@ -191,7 +191,7 @@ func TestPatternSize(t *testing.T) {
 	}
 	got := map[string]int64{}
 	for pattern := range cases {
-		got[pattern] = meter.MeasurePattern(pattern)
+		got[pattern] = budget.MeasurePattern(pattern)
 	}
 	if diff := cmp.Diff(cases, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -13,13 +13,13 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // BenchmarkProposal evaluates the proposal's condition over 1,000 Revisions, in turn with our meter and as plain cel-go
 // does, and reports how many times as long the first takes.
 func BenchmarkProposal(b *testing.B) {
-	c := newCompiler(b, meter.Limits{})
+	c := newCompiler(b, budget.Limits{})
 	p := programs(b, c, proposal)
 	items := make([]any, 1000)
 	for i := range items {
@@ -62,7 +62,7 @@ func BenchmarkProposal(b *testing.B) {
 // BenchmarkCompile compiles what many Cleaners of one kind differ in by the names of their objects only, and reports what
 // is held of each.
 func BenchmarkCompile(b *testing.B) {
-	c := newCompiler(b, meter.Limits{})
+	c := newCompiler(b, budget.Limits{})
 	var held []*Programs
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -81,7 +81,7 @@ func BenchmarkCompile(b *testing.B) {
 func BenchmarkOrphaned(b *testing.B) {
 	for _, size := range []struct{ pods, nodes int }{{20_000, 1_000}, {100_000, 5_000}} {
 		b.Run(fmt.Sprintf("%dx%d", size.pods, size.nodes), func(b *testing.B) {
-			p := compileWork(b, meter.Limits{}, podWork([]string{nodesByName}, orphaned()))
+			p := compileWork(b, budget.Limits{}, podWork([]string{nodesByName}, orphaned()))
 			nodes, pods := make([]any, size.nodes), make([]any, size.pods)
 			for i := range nodes {
 				nodes[i] = clusterNode(fmt.Sprint("node-", i))
@@ -130,7 +130,7 @@ func BenchmarkForesight(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			w := podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: when})
-			foreseeing, plain := compileWork(b, meter.Limits{}, w), compileWork(b, meter.Limits{}, w)
+			foreseeing, plain := compileWork(b, budget.Limits{}, w), compileWork(b, budget.Limits{}, w)
 			if x := plain.rules[0].when; x.ahead != nil {
 				x.ahead.planned = true // and there is no program
 			}

@@ -11,11 +11,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 func TestCache(t *testing.T) {
-	c := NewCache(newCompiler(t, meter.Limits{}))
+	c := NewCache(newCompiler(t, budget.Limits{}))
 	good, bad := spec("true"), spec("nonsense")
 
 	first, errs := c.Get(t.Context(), "ns", "a", "1", good)
@@ -45,7 +45,7 @@ func TestCache(t *testing.T) {
 }
 
 func TestCacheCompilesOnceAtATime(t *testing.T) {
-	c := NewCache(newCompiler(t, meter.Limits{}))
+	c := NewCache(newCompiler(t, budget.Limits{}))
 	got := make([]*Programs, 8)
 	var wg sync.WaitGroup
 	for i := range got {
@@ -61,7 +61,7 @@ func TestCacheCompilesOnceAtATime(t *testing.T) {
 
 // There is room for what is used, and one namespace takes none from others.
 func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
-	c := NewCache(newCompiler(t, meter.Limits{}))
+	c := NewCache(newCompiler(t, budget.Limits{}))
 	s := spec("true")
 	p, _ := c.compiler.Compile(t.Context(), s)
 	each := sumFootprint(p, nil)
@@ -108,7 +108,7 @@ func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
 
 // However many Cleaners there are, with expressions as large as they may be, and whatever is wrong with them.
 func TestCacheTakesBoundedMemory(t *testing.T) {
-	c := NewCache(newCompiler(t, meter.Limits{}))
+	c := NewCache(newCompiler(t, budget.Limits{}))
 	c.maxBytes, c.maxNamespaceBytes = 16<<20, 4<<20
 	large := spec(filled("size([1", ",1", "]) < 0", 15_000))
 	wrong := spec(filled("size([x", ",x", "]) < 0", 3_000))

@@ -18,7 +18,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // testCertificate is one for shop.example.com that has run out.
@@ -45,9 +45,9 @@ func (i *countedIterator) Next() ref.Val { *i.taken++; return i.Iterator.Next() 
 func madeOf(m map[string]any) ref.Val {
 	values := make(map[ref.Val]ref.Val, len(m))
 	for key, value := range m {
-		values[types.String(key)] = meter.NewAdapter(nil).NativeToValue(value)
+		values[types.String(key)] = budget.NewAdapter(nil).NativeToValue(value)
 	}
-	return types.NewRefValMap(meter.NewAdapter(nil), values)
+	return types.NewRefValMap(budget.NewAdapter(nil), values)
 }
 
 // deeplyMadeOf is a value as an expression makes it, with all that is in it.
@@ -58,15 +58,15 @@ func deeplyMadeOf(v any) ref.Val {
 		for key, value := range v {
 			values[types.String(key)] = deeplyMadeOf(value)
 		}
-		return types.NewRefValMap(meter.NewAdapter(nil), values)
+		return types.NewRefValMap(budget.NewAdapter(nil), values)
 	case []any:
 		values := make([]ref.Val, len(v))
 		for i := range v {
 			values[i] = deeplyMadeOf(v[i])
 		}
-		return types.NewRefValList(meter.NewAdapter(nil), values)
+		return types.NewRefValList(budget.NewAdapter(nil), values)
 	default:
-		return meter.NewAdapter(nil).NativeToValue(v)
+		return budget.NewAdapter(nil).NativeToValue(v)
 	}
 }
 
@@ -102,7 +102,7 @@ func nestedValues(n int) map[string]any {
 // argumentsOf are arguments of a type, by what they are: as many items or bytes.
 func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64) map[string]ref.Val {
 	t.Helper()
-	native := func(v any) ref.Val { return meter.NewAdapter(nil).NativeToValue(v) }
+	native := func(v any) ref.Val { return budget.NewAdapter(nil).NativeToValue(v) }
 	eval := func(expression string) ref.Val {
 		a, issues := c.env.Compile(expression)
 		if issues.Err() != nil {
@@ -176,7 +176,7 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 	if n != 10_000 { // 100,000 show what these would
 		for name, v := range nestedValues(n) {
 			for how, v := range map[string]any{"": v, "one_of_": []any{v}, "last_of_": []any{"c", v}} {
-				kind := nested[meter.TypeOf(native(v)).Kind()]
+				kind := nested[budget.TypeOf(native(v)).Kind()]
 				kind[how+name], kind["made_"+how+name] = native(v), deeplyMadeOf(v)
 			}
 		}
@@ -246,7 +246,7 @@ func argumentsOf(t *testing.T, c *Compiler, kind *cel.Type, n int, taken *int64)
 				out["list of "+name] = types.OptionalOf(l)
 			}
 		case "kubernetes.URL":
-			if text := string(texts["query"].(types.String)); len(text) <= meter.MaxURLText {
+			if text := string(texts["query"].(types.String)); len(text) <= budget.MaxURLText {
 				one(eval(fmt.Sprintf("url(%q)", text)))
 			}
 		case "net.IP":
@@ -276,11 +276,11 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 	t.Helper()
 	const steps, growth = 50_000, 4 << 20
 	all := int64(math.MaxInt64)
-	budget := meter.NewBudget("the call", steps, growth, &all)
-	m := &meter.Meter{Clock: meter.Clock{Ctx: t.Context(), Ended: &meter.Ending{}}, Budget: &budget, Limits: meter.Limits{}.WithDefaults()}
+	left := budget.NewBudget("the call", steps, growth, &all)
+	m := &budget.Meter{Clock: budget.Clock{Ctx: t.Context(), Ended: &budget.Ending{}}, Budget: &left, Limits: budget.Limits{}.WithDefaults()}
 	places := make([]interpreter.InterpretableV2, len(args))
 	for i, arg := range args {
-		places[i] = &meter.EvaluatedArgument{Value: arg}
+		places[i] = &budget.EvaluatedArgument{Value: arg}
 	}
 	node := interpreter.NewCall(1, function, overload, places, nil)
 	do := func() { c.calls.BindFunction(node, len(args))(args) }
@@ -309,14 +309,14 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 		do()
 	}()
 	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc-before.TotalAlloc) + meter.ValueSize**taken, meter.MultiplyCapped(meter.ReadStep, steps-budget.Steps) + growth - budget.Growth
+	return int64(after.TotalAlloc-before.TotalAlloc) + budget.ValueSize**taken, budget.MultiplyCapped(budget.ReadStep, steps-left.Steps) + growth - left.Growth
 }
 
 // What a call of any function does is at most a few times what is paid for before it, whatever its arguments are and however
 // large.
 func TestNoCallDoesMoreThanItPaysFor(t *testing.T) {
 	const times, rest = 16, 64 << 10
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	var taken int64
 	made := map[string]map[string]ref.Val{}
 	arguments := func(kind *cel.Type, n int) map[string]ref.Val {

@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/allowance"
+	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/celenv/compilecost"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
-	"github.com/vtex/cleaner/celenv/moving"
+	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
 // maxCompilations is how many specs are compiled at a time.
@@ -39,7 +39,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	}
 	defer func() { <-c.places }()
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
-		limits: c.limits, turn: make(chan struct{}, 1), meter: &meter.Meter{Limits: c.limits}, explainer: &meter.Meter{Limits: c.limits}, lookout: &moving.Lookout{},
+		limits: c.limits, turn: make(chan struct{}, 1), meter: &budget.Meter{Limits: c.limits}, explainer: &budget.Meter{Limits: c.limits}, lookout: &timedependence.Lookout{},
 	}}
 	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
@@ -64,7 +64,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
-	p.footprint = s.left.UsedRoom() + b.measureFindings() + meter.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
+	p.footprint = s.left.UsedRoom() + b.measureFindings() + budget.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil
 }
 
@@ -228,7 +228,7 @@ func makeFieldError(e *expr.Error, at *field.Path, source string) *field.Error {
 type scope struct {
 	env *cel.Env
 	// left is what the expressions of the spec may still cost.
-	left *allowance.Allowance
+	left *compilecost.Allowance
 	// targets are all targets, and whether expressions see them.
 	targets map[string]bool
 	// variables are those that can be read, by variables.x.
@@ -269,7 +269,7 @@ type expression struct {
 	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
 	holds bool
 	// movement and ahead serve to predict when the result changes; only for an expression that reads the time.
-	movement moving.Analysis
+	movement timedependence.Analysis
 	ahead    *aheadProgram
 	// explanation is the same program with eyes.
 	explanation *explanation
@@ -338,7 +338,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		if problem := s.left.ReserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}
 		}
-		made.movement = moving.Analyze(checked.NativeRep(), s.canMove)
+		made.movement = timedependence.Analyze(checked.NativeRep(), s.canMove)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
 	}
 	made.explanation = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
@@ -435,15 +435,15 @@ func (c *Compiler) checkPatterns(t *expr.Tree) []*expr.Error {
 			return
 		}
 		args := expr.ListChildren(e)
-		if len(args) <= meter.PatternArgument || args[meter.PatternArgument].Kind() != ast.LiteralKind {
+		if len(args) <= budget.PatternArgument || args[budget.PatternArgument].Kind() != ast.LiteralKind {
 			return
 		}
-		pattern, ok := args[meter.PatternArgument].AsLiteral().(types.String)
+		pattern, ok := args[budget.PatternArgument].AsLiteral().(types.String)
 		if !ok {
 			return
 		}
-		if err := meter.CheckPattern(string(pattern)); err != nil {
-			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[meter.PatternArgument].ID()))
+		if err := budget.CheckPattern(string(pattern)); err != nil {
+			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[budget.PatternArgument].ID()))
 		}
 	}))
 	return problems

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 func TestCompileErrors(t *testing.T) {
@@ -95,7 +95,7 @@ func TestCompileErrors(t *testing.T) {
 				"  | svd.x == 1 && revision.y == 2\n" +
 				"  |               ^"}},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p, errs := c.Compile(t.Context(), spec("true", tc.expression))
@@ -117,7 +117,7 @@ func TestCompileErrors(t *testing.T) {
 }
 
 func TestExpressionsMayNotBeLarge(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, expression := range map[string]string{
 		"Long":   "true" + strings.Repeat(" ", maxExpressionSize),
 		"Deep":   strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300),
@@ -140,7 +140,7 @@ func TestExpressionsMayNotBeLarge(t *testing.T) {
 func TestTargetsOfOtherMeanings(t *testing.T) {
 	s := spec("true")
 	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "time"})
-	p, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), s)
+	p, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), s)
 	if p != nil || len(errs) != 1 || errs[0].Field != "spec.targets[3].name" {
 		t.Errorf("got %v, %v", p, errs)
 	}
@@ -150,7 +150,7 @@ func TestTargetsOfOtherMeanings(t *testing.T) {
 func TestTargetNamedAsANamespace(t *testing.T) {
 	s := spec(`json.valid("1") && json.metadata.name == "x"`)
 	s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "json"})
-	p, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), s)
+	p, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -174,7 +174,7 @@ func TestReads(t *testing.T) {
 		"Presence":     {"has(svc.x)", []string{"svc"}},
 		"In a macro":   {"age(svc) > duration('1h')", []string{"svc"}},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, programs(t, c, tc.expression).ListConditionTargets(0)); diff != "" {
@@ -191,7 +191,7 @@ func FuzzCompile(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	c := newCompiler(f, meter.Limits{Steps: 1000, Growth: 1 << 20})
+	c := newCompiler(f, budget.Limits{Steps: 1000, Growth: 1 << 20})
 	in := Input{Targets: map[string]any{"svc": map[string]any{"x": []any{"a"}}, "revisions": list()}, Time: at("2025-01-01T00:00:00Z")}
 	f.Fuzz(func(t *testing.T, expression string) {
 		p, errs := c.Compile(t.Context(), spec(expression))
@@ -231,7 +231,7 @@ func TestInvolvedExpressionsDoNotCompile(t *testing.T) {
 		"Indexes":         among(1800, "svc.a[1]"),
 		"Patterns":        among(400, "'b'.matches('([ab]{9}){100}')"),
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, expression := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := spec()
@@ -261,7 +261,7 @@ func TestTooMuchSourceDoesNotCompile(t *testing.T) {
 	for range 9 {
 		s.Conditions = append(s.Conditions, "true || '"+strings.Repeat("x", 16000)+"' == ''")
 	}
-	_, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), s)
+	_, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), s)
 	if want := "the expressions are 144144 bytes long together; at most 131072 are allowed: shorten them, or use several Cleaners"; len(errs) != 1 || errs[0].Field != "spec" || errs[0].Detail != want {
 		t.Errorf("got %v", errs)
 	}
@@ -269,7 +269,7 @@ func TestTooMuchSourceDoesNotCompile(t *testing.T) {
 
 // Only a few specs are compiled at a time; who waits hears of the end of the context.
 func TestCompilationsAreFew(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for range maxCompilations {
 		c.places <- struct{}{}
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
-func dataPrograms(t *testing.T, limits meter.Limits, expression string) *Programs {
+func dataPrograms(t *testing.T, limits budget.Limits, expression string) *Programs {
 	t.Helper()
 	s := spec("true")
 	s.CloudEventData = expression
@@ -51,7 +51,7 @@ func TestData(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := dataPrograms(t, meter.Limits{}, tc.expression)
+			p := dataPrograms(t, budget.Limits{}, tc.expression)
 			for range 2 { // the same each time
 				got, problem := p.EvaluateData(t.Context(), in)
 				if problem != nil {
@@ -108,7 +108,7 @@ func TestDataErrors(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Path = "cloudEventData"
-			got, problem := dataPrograms(t, meter.Limits{Steps: 10000}, tc.expression).EvaluateData(t.Context(), in)
+			got, problem := dataPrograms(t, budget.Limits{Steps: 10000}, tc.expression).EvaluateData(t.Context(), in)
 			if diff := cmp.Diff(&tc.want, problem); diff != "" || got != "" {
 				t.Errorf("%s gave %q (-want +got):\n%s", tc.expression, got, diff)
 			}
@@ -117,7 +117,7 @@ func TestDataErrors(t *testing.T) {
 
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, problem := dataPrograms(t, meter.Limits{}, "1").EvaluateData(over, in)
+	_, problem := dataPrograms(t, budget.Limits{}, "1").EvaluateData(over, in)
 	if want := "cloudEventData: the evaluation was interrupted"; problem == nil || problem.Error() != want {
 		t.Errorf("got %v, want %s", problem, want)
 	}
@@ -138,7 +138,7 @@ func TestDataCompileErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := spec("true")
 			s.CloudEventData = tc.expression
-			p, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), s)
+			p, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), s)
 			if p != nil || len(errs) != 1 || errs[0].Field != "spec.cloudEventData" {
 				t.Fatalf("got %v", errs)
 			}
@@ -150,11 +150,11 @@ func TestDataCompileErrors(t *testing.T) {
 }
 
 func TestDataWarnings(t *testing.T) {
-	w := dataPrograms(t, meter.Limits{}, `{"owner": svc.metadata.labels.owner}`).Warnings()
+	w := dataPrograms(t, budget.Limits{}, `{"owner": svc.metadata.labels.owner}`).Warnings()
 	if len(w) != 1 || w[0].FieldPath() != "spec.cloudEventData" || w[0].Hint != `write svc.metadata.?labels[?"owner"].orValue("")` {
 		t.Errorf("got %+v", w)
 	}
-	if w := programs(t, newCompiler(t, meter.Limits{}), "true", `svc.metadata.labels.owner == ""`).Warnings(); len(w) != 1 || w[0].FieldPath() != "spec.conditions[1]" {
+	if w := programs(t, newCompiler(t, budget.Limits{}), "true", `svc.metadata.labels.owner == ""`).Warnings(); len(w) != 1 || w[0].FieldPath() != "spec.conditions[1]" {
 		t.Errorf("got %+v", w)
 	}
 }

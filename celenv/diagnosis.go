@@ -14,8 +14,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // diagnosis says in words that help what the checker found wrong with an expression.
@@ -202,7 +202,7 @@ func (d *diagnosis) suggestOperandFix(e ast.Expr) string {
 func (d *diagnosis) guessType(e ast.Expr) *types.Type {
 	switch e.Kind() {
 	case ast.LiteralKind:
-		return meter.TypeOf(e.AsLiteral())
+		return budget.TypeOf(e.AsLiteral())
 	case ast.IdentKind:
 		if e.AsIdent() == nameTime {
 			return types.TimestampType

@@ -20,9 +20,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 
-	"github.com/vtex/cleaner/celenv/allowance"
+	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/celenv/compilecost"
 	"github.com/vtex/cleaner/celenv/library"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // What an expression may be, apart from what it says.
@@ -88,7 +88,7 @@ func countNodes(e ast.Expr) (n int) {
 // is pinned, because cel-go's default is its newest.
 func buildVersion1() []cel.EnvOption {
 	return []cel.EnvOption{
-		cel.CustomTypeAdapter(meter.NewAdapter(nil)),
+		cel.CustomTypeAdapter(budget.NewAdapter(nil)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
 		cel.Macros(boundCopies(cel.OptionalTypes(cel.OptionalTypesVersion(2)))...),
 		cel.CrossTypeNumericComparisons(true),
@@ -143,20 +143,20 @@ func buildVersion1() []cel.EnvOption {
 // Options are what a Compiler may be told. The zero value is good.
 type Options struct {
 	// Limits bound each evaluation. Those that are zero have their default.
-	Limits meter.Limits
+	Limits budget.Limits
 }
 
 // Compiler turns specs into Programs. It is safe for concurrent use.
 type Compiler struct {
 	env    *cel.Env
 	envs   *sharedEnvs
-	limits meter.Limits
+	limits budget.Limits
 	// Calls has functions pay when they are called.
-	calls *meter.Calls
+	calls *budget.Calls
 	// functions are all functions, for planning a program.
 	functions interpreter.Dispatcher
 	// scale knows what expressions cost before they run.
-	scale *allowance.Scale
+	scale *compilecost.Scale
 	// places are taken by specs that are compiled.
 	places chan struct{}
 }
@@ -168,13 +168,13 @@ func NewCompiler(o Options) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot build the CEL environment: %w", err)
 	}
-	calls, all, err := meter.NewCalls(env)
+	calls, all, err := budget.NewCalls(env)
 	if err != nil {
 		return nil, err
 	}
 	return &Compiler{
 		env: env, envs: newSharedEnvs(env), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
-		scale: allowance.NewScale(env, calls), places: make(chan struct{}, maxCompilations),
+		scale: compilecost.NewScale(env, calls), places: make(chan struct{}, maxCompilations),
 	}, nil
 }
 

@@ -16,12 +16,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 var update = flag.Bool("update", false, "write what is found into testdata")
 
-func newCompiler(t testing.TB, limits meter.Limits) *Compiler {
+func newCompiler(t testing.TB, limits budget.Limits) *Compiler {
 	t.Helper()
 	c, err := NewCompiler(Options{Limits: limits})
 	if err != nil {
@@ -64,7 +64,7 @@ func list(items ...any) map[string]any {
 }
 
 func TestFunctionsArePinned(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	var lines []string
 	for name, function := range c.env.Functions() {
 		for _, overload := range function.OverloadDecls() {
@@ -96,7 +96,7 @@ func TestFunctionsArePinned(t *testing.T) {
 }
 
 func TestEveryFunctionIsCharged(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	functions := slices.Sorted(maps.Keys(c.env.Functions()))
 	charged := slices.Sorted(maps.Keys(c.calls.Charges))
 	if diff := cmp.Diff(functions, charged); diff != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and kept for the
@@ -25,7 +25,7 @@ type Evaluation struct {
 	p            *Programs
 	values       map[string]any // the targets, params and time
 	memos        []memo         // of the spec's variables, by slot
-	sharedBudget meter.Budget
+	sharedBudget budget.Budget
 	// answerSteps is what is left of Limits.AllSteps for results, and extraSteps for predictions and explanations.
 	answerSteps, extraSteps int64
 	// abortReason is why the evaluation was aborted, with the expression at which that was found; nil while it continues.
@@ -40,8 +40,8 @@ type Evaluation struct {
 	rule *ruleProgram
 	// item is the one that expressions are about; nil when there is none, or more than one.
 	item       *Item
-	itemMemos  []memo       // of the rule's variables for this item
-	itemBudget meter.Budget // what is left to it
+	itemMemos  []memo        // of the rule's variables for this item
+	itemBudget budget.Budget // what is left to it
 	items      ref.Val
 	object     map[string]any // what a patch is about
 
@@ -76,7 +76,7 @@ func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *exp
 }
 
 func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *expr.Error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, meter.ErrWall)
+	waiting, cancel := context.WithTimeoutCause(ctx, p.limits.Wall, budget.ErrWall)
 	defer cancel()
 	if ctx.Err() == nil {
 		select {
@@ -85,7 +85,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 			if !p.meter.Held.ShareMemory(in.Memory) {
 				p.meter.ReleaseContext()
 				<-p.turn
-				return nil, meter.NewMemoryError()
+				return nil, budget.NewMemoryError()
 			}
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
@@ -95,7 +95,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 		case <-waiting.Done():
 		}
 	}
-	problem := (&meter.Clock{Ctx: waiting, Wall: p.limits.Wall}).NewContextError()
+	problem := (&budget.Clock{Ctx: waiting, Wall: p.limits.Wall}).NewContextError()
 	problem.Hint = "" // it has not begun
 	return nil, problem
 }
@@ -115,7 +115,7 @@ func (e *Evaluation) RetainBytes(path string, bytes int) bool {
 		e.abortReason = &expr.Error{Kind: expr.Exhausted, Path: path, Message: fmt.Sprintf("what the rules want takes more than %d bytes of memory", e.p.limits.Retained),
 			Hint: "act on fewer items at once, or give shorter keys, reasons and patches"}
 	} else if !e.p.meter.Held.TakeRetained(int64(bytes)) {
-		e.abortReason = meter.NewMemoryError().WithPath(path)
+		e.abortReason = budget.NewMemoryError().WithPath(path)
 	}
 	return e.abortReason == nil
 }
@@ -181,7 +181,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		switch {
 		case e.object != nil:
 			return e.object, true
-		case e.item == nil || !meter.IsObject(e.item.value):
+		case e.item == nil || !budget.IsObject(e.item.value):
 			return types.NewErr("this item is no object"), true
 		}
 		return e.item.value, true
@@ -209,7 +209,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 
 // readVariable returns the value of a variable, and computes it the first time. A limit that ends this evaluation also ends the one that
 // reads the variable.
-func (e *Evaluation) readVariable(v *variable, m *memo, from *meter.Budget) any {
+func (e *Evaluation) readVariable(v *variable, m *memo, from *budget.Budget) any {
 	switch {
 	case m.value != nil:
 		return m.value

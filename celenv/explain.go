@@ -15,8 +15,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // explanation finds out why an expression failed: it runs it once more, watching every part. The program that answers
@@ -25,8 +25,8 @@ import (
 type explanation struct {
 	compiler   *Compiler
 	expression *expression
-	meter      *meter.Meter
-	limits     meter.Limits
+	meter      *budget.Meter
+	limits     budget.Limits
 
 	program *program
 	nodes   map[int64]expr.Node // of the expression
@@ -202,9 +202,9 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 	if left == nil || right == nil {
 		return
 	}
-	c.hint = expr.SuggestTimeFix(meter.TypeOf(left), meter.TypeOf(right))
+	c.hint = expr.SuggestTimeFix(budget.TypeOf(left), budget.TypeOf(right))
 	if operator, ok := operators.FindReverseBinaryOperator(e.AsCall().FunctionName()); ok {
-		c.err = fmt.Errorf("%w (%s %s %s)", failure, cel.FormatCELType(meter.TypeOf(left)), operator, cel.FormatCELType(meter.TypeOf(right)))
+		c.err = fmt.Errorf("%w (%s %s %s)", failure, cel.FormatCELType(budget.TypeOf(left)), operator, cel.FormatCELType(budget.TypeOf(right)))
 	}
 }
 
@@ -327,9 +327,9 @@ func resolveVariable(vars interpreter.Activation, variable string) ref.Val {
 
 // readObjectName gives the namespace and name of an object, and nothing when the value is something else.
 func readObjectName(v ref.Val) string {
-	metadata := meter.LookupField(v, "metadata")
-	name, _ := meter.LookupField(metadata, "name").(types.String)
-	namespace, _ := meter.LookupField(metadata, "namespace").(types.String)
+	metadata := budget.LookupField(v, "metadata")
+	name, _ := budget.LookupField(metadata, "name").(types.String)
+	namespace, _ := budget.LookupField(metadata, "namespace").(types.String)
 	if name != "" && namespace != "" {
 		return string(namespace + "/" + name)
 	}

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/allowance"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/celenv/compilecost"
 )
 
 // heap is how many bytes are in use.
@@ -62,7 +62,7 @@ func shapes(most int) map[string]string {
 
 // What is estimated of what is compiled is about what it takes, and seldom less.
 func TestFootprint(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, source := range shapes(4000) {
 		t.Run(name, func(t *testing.T) {
 			s := spec(source)
@@ -97,7 +97,7 @@ func TestFootprint(t *testing.T) {
 
 // No spec takes more than MaxFootprint once it is compiled, whatever it consists of.
 func TestFootprintIsBounded(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	refused := 0
 	for name, source := range shapes(15_900) {
 		t.Run(name, func(t *testing.T) {
@@ -108,14 +108,14 @@ func TestFootprintIsBounded(t *testing.T) {
 				t.Fatalf("%.300s", errs.ToAggregate())
 			}
 			before := heap()
-			n := min(64, int(allowance.MaxFootprint/p.footprint)+1)
+			n := min(64, int(compilecost.MaxFootprint/p.footprint)+1)
 			for p = nil; p == nil; n-- {
 				s.Conditions = slices.Repeat([]string{source}, n)
 				if p, errs = c.Compile(t.Context(), s); p == nil && strings.Contains(errs[len(errs)-1].Detail, "more than 8 MiB of memory") {
 					refused++
 				}
 			}
-			if took := heap() - before; took > allowance.MaxFootprint*4/3 {
+			if took := heap() - before; took > compilecost.MaxFootprint*4/3 {
 				t.Errorf("it takes %d bytes", took)
 			}
 			runtime.KeepAlive(p)
@@ -128,7 +128,7 @@ func TestFootprintIsBounded(t *testing.T) {
 
 // What people write takes a small part of what a spec may take, and what is shipped leaves as much again.
 func TestFootprintOfSamples(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	files, err := filepath.Glob("../config/samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -167,9 +167,9 @@ func TestFootprintOfSamples(t *testing.T) {
 				continue
 			}
 			compiled++
-			most := int64(allowance.MaxFootprint / 8)
+			most := int64(compilecost.MaxFootprint / 8)
 			if slices.Contains(templates, file) {
-				most = allowance.MaxFootprint / 2
+				most = compilecost.MaxFootprint / 2
 			}
 			if p.footprint > most {
 				t.Errorf("%s: document %d takes %d bytes, and %d are enough", file, i, p.footprint, most)
@@ -183,7 +183,7 @@ func TestFootprintOfSamples(t *testing.T) {
 
 // Why an expression failed is found out by programs that are gone when the evaluation is.
 func TestExplanationsAreDropped(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	s := spec(filled("size([revisions.items.b", ",revisions.items.a", "]) < 0", 15_000))
 	p, errs := c.Compile(t.Context(), s)
 	if p == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
-	"github.com/vtex/cleaner/celenv/moving"
+	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
 // Foresight is until when results are valid if nothing but the time changes.
@@ -30,12 +30,12 @@ type Foresight struct {
 // with programs of their own: a result never depends on a prediction, and if the two disagree, nothing is predicted.
 type foreseer struct {
 	of   *Evaluation
-	time *moving.Value // of the evaluation; nil before the first look
+	time *timedependence.Value // of the evaluation; nil before the first look
 	// memos are the spec's variables that read the time, itemMemos the rule's for currentItem.
 	memos, itemMemos         []aheadMemo
 	currentItem              *Item
-	sharedBudget, itemBudget meter.Budget   // as much as the answers have
-	found, holding           moving.Lookout // of all answers, and of those that say what holds
+	sharedBudget, itemBudget budget.Budget          // as much as the answers have
+	found, holding           timedependence.Lookout // of all answers, and of those that say what holds
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
 }
@@ -45,7 +45,7 @@ type aheadMemo struct {
 	value   ref.Val
 	failure error
 	stopped *expr.Error
-	moving.Lookout
+	timedependence.Lookout
 }
 
 // Foresight returns until when all results so far are valid. cloudEventData and the reasons of rules do not count: they only describe
@@ -57,9 +57,9 @@ func (e *Evaluation) Foresight() Foresight { return e.readLookout(e.ahead.found)
 func (e *Evaluation) HoldForesight() Foresight { return e.readLookout(e.ahead.holding) }
 
 // readLookout gives what was noted as moments.
-func (e *Evaluation) readLookout(l moving.Lookout) Foresight {
+func (e *Evaluation) readLookout(l timedependence.Lookout) Foresight {
 	f := Foresight{Unknown: l.Unknown}
-	if l.Until != moving.Never {
+	if l.Until != timedependence.Never {
 		f.Until = e.getTime().Add(time.Duration(l.Until))
 	}
 	return f
@@ -73,11 +73,11 @@ func (e *Evaluation) getTime() time.Time {
 
 // resetForesight drops all predictions.
 func (f *foreseer) resetForesight() {
-	*f = foreseer{of: f.of, found: moving.Lookout{Until: moving.Never}, holding: moving.Lookout{Until: moving.Never}}
+	*f = foreseer{of: f.of, found: timedependence.Lookout{Until: timedependence.Never}, holding: timedependence.Lookout{Until: timedependence.Never}}
 }
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
-func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.Val, *expr.Error) {
+func (e *Evaluation) evaluateAndForesee(x *expression, from *budget.Budget) (ref.Val, *expr.Error) {
 	out, problem := x.evaluateIn(e, from)
 	if x.readsTime {
 		e.ahead.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
@@ -86,8 +86,8 @@ func (e *Evaluation) evaluateAndForesee(x *expression, from *meter.Budget) (ref.
 }
 
 // foreseeAnswer records until when a result is valid; out is nil if it is an error. Without a result there is nothing to predict.
-func (f *foreseer) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val, answered bool) {
-	l, value := moving.Lookout{Unknown: true, Until: moving.Never}, ref.Val(nil)
+func (f *foreseer) foreseeAnswer(x *expression, from *budget.Budget, out ref.Val, answered bool) {
+	l, value := timedependence.Lookout{Unknown: true, Until: timedependence.Never}, ref.Val(nil)
 	if answered && x.ahead.ensureProgram() && f.of.p.meter.Clock.HasSpareTime() {
 		l, value = f.lookAhead(x, f.selectBudget(from), out)
 	}
@@ -101,7 +101,7 @@ func (f *foreseer) foreseeAnswer(x *expression, from *meter.Budget, out ref.Val,
 }
 
 // selectBudget gives the budget for looking ahead that belongs to one for answers.
-func (f *foreseer) selectBudget(from *meter.Budget) *meter.Budget {
+func (f *foreseer) selectBudget(from *budget.Budget) *budget.Budget {
 	switch e := f.of; from {
 	case &e.sharedBudget:
 		if f.sharedBudget.MaxSteps == 0 {
@@ -115,21 +115,21 @@ func (f *foreseer) selectBudget(from *meter.Budget) *meter.Budget {
 		}
 		return &f.itemBudget
 	default:
-		own := meter.NewBudget(from.Owner, from.MaxSteps, from.MaxGrowth, &e.extraSteps)
+		own := budget.NewBudget(from.Owner, from.MaxSteps, from.MaxGrowth, &e.extraSteps)
 		own.Passing = from.Passing
 		return &own
 	}
 }
 
 // lookAhead evaluates an expression with the time moving.
-func (f *foreseer) lookAhead(x *expression, from *meter.Budget, out ref.Val) (found moving.Lookout, value ref.Val) {
+func (f *foreseer) lookAhead(x *expression, from *budget.Budget, out ref.Val) (found timedependence.Lookout, value ref.Val) {
 	p := f.of.p
 	l, m := p.lookout, p.meter
 	before, stopped := *l, m.Stopped
-	*l = moving.Lookout{Until: moving.Never}
+	*l = timedependence.Lookout{Until: timedependence.Never}
 	defer func() { *l, m.Stopped = before, stopped }()
 	if !f.moveTime() {
-		return moving.Lookout{Until: moving.Never, Unknown: true}, nil
+		return timedependence.Lookout{Until: timedependence.Never, Unknown: true}, nil
 	}
 	value, failure, problem := p.attemptProgram(x.ahead.program, (*aheadActivation)(f), from)
 	if failure == nil && problem == nil && x.movement.Result && x.want != wantOrder {
@@ -144,7 +144,7 @@ func (f *foreseer) lookAhead(x *expression, from *meter.Budget, out ref.Val) (fo
 // moveTime has the time move. It is false for a time that is too far away.
 func (f *foreseer) moveTime() bool {
 	if f.time == nil {
-		now, ok := moving.NewTime(f.of.getTime(), f.of.p.lookout)
+		now, ok := timedependence.NewTime(f.of.getTime(), f.of.p.lookout)
 		if !ok {
 			return false
 		}
@@ -154,7 +154,7 @@ func (f *foreseer) moveTime() bool {
 }
 
 // freezeAnswer gives what an answer is now: it is looked at from here on.
-func (f *foreseer) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Val, problem *expr.Error) {
+func (f *foreseer) freezeAnswer(value ref.Val, from *budget.Budget) (now ref.Val, problem *expr.Error) {
 	m := f.of.p.meter
 	paying := m.Budget
 	m.Budget, m.Stopped = from, nil
@@ -172,19 +172,19 @@ func (f *foreseer) freezeAnswer(value ref.Val, from *meter.Budget) (now ref.Val,
 func isSameValue(a, b ref.Val) bool {
 	switch a.(type) {
 	case types.Bool, types.Int, types.Uint, types.Double, types.String, types.Timestamp, types.Duration:
-		return a.Equal(moving.NowOf(b)) == types.True
+		return a.Equal(timedependence.NowOf(b)) == types.True
 	default:
-		return meter.TypeOf(a).Kind() == meter.TypeOf(b).Kind()
+		return budget.TypeOf(a).Kind() == budget.TypeOf(b).Kind()
 	}
 }
 
 // foreseeOrder records a value of orderBy. Values that all change at the same speed keep their order.
-func (f *foreseer) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout) {
+func (f *foreseer) foreseeOrder(x *expression, value ref.Val, l *timedependence.Lookout) {
 	slope := int64(0)
-	if m, ok := value.(*moving.Value); ok {
+	if m, ok := value.(*timedependence.Value); ok {
 		if m.IsStepwise() {
 			noted := f.of.p.lookout
-			*noted = moving.Lookout{Until: moving.Never}
+			*noted = timedependence.Lookout{Until: timedependence.Never}
 			m.NoteNextStep()
 			l.Merge(*noted)
 			return
@@ -204,7 +204,7 @@ func (f *foreseer) foreseeOrder(x *expression, value ref.Val, l *moving.Lookout)
 
 // readAhead is the value of a variable that reads the time, with the time moving. Until when it is that counts for
 // everybody who reads it.
-func (f *foreseer) readAhead(v *variable, known *aheadMemo, from *meter.Budget) any {
+func (f *foreseer) readAhead(v *variable, known *aheadMemo, from *budget.Budget) any {
 	if known.value == nil && known.failure == nil && known.stopped == nil {
 		f.computeAhead(v, known, from)
 	}
@@ -218,7 +218,7 @@ func (f *foreseer) readAhead(v *variable, known *aheadMemo, from *meter.Budget) 
 	return known.value
 }
 
-func (f *foreseer) computeAhead(v *variable, made *aheadMemo, from *meter.Budget) {
+func (f *foreseer) computeAhead(v *variable, made *aheadMemo, from *budget.Budget) {
 	if !v.expression.ahead.ensureProgram() {
 		made.stopped = &expr.Error{Kind: expr.Internal, Message: v.name + " cannot be predicted"}
 		return
@@ -226,7 +226,7 @@ func (f *foreseer) computeAhead(v *variable, made *aheadMemo, from *meter.Budget
 	p := f.of.p
 	l := p.lookout
 	before := *l
-	*l = moving.Lookout{Until: moving.Never}
+	*l = timedependence.Lookout{Until: timedependence.Never}
 	value, failure, problem := p.attemptProgram(v.expression.ahead.program, (*aheadActivation)(f), from)
 	made.value, made.stopped, made.Lookout = value, problem, *l
 	if failure != nil {
@@ -285,7 +285,7 @@ func (a *aheadProgram) ensureProgram() bool {
 	if a.x.movement.Blind {
 		return false
 	}
-	follow, complete := moving.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
+	follow, complete := timedependence.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
 	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // spanOfMoments is how many seconds from midsummer on the random expressions are about.
@@ -286,7 +286,7 @@ func TestForesightOfRandomExpressions(t *testing.T) {
 	if testing.Short() {
 		specs = 20
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	known, changed, flips := 0, 0, 0
 	for seed := range uint64(specs) {
 		a := &author{Rand: rand.New(rand.NewPCG(seed, 1))}

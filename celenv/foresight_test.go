@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
-	"github.com/vtex/cleaner/celenv/moving"
+	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
 // foresees evaluates conditions as of now, and says when one gives another answer: never, after how long, not after how
@@ -137,7 +137,7 @@ func TestFlip(t *testing.T) {
 	item := func(name, ts string) any {
 		return map[string]any{"ts": ts, "metadata": map[string]any{"name": name, "creationTimestamp": ts}}
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Time: now, Targets: map[string]any{
@@ -161,7 +161,7 @@ func TestForesightThroughVariables(t *testing.T) {
 	w.Variables = variablesOf([]string{
 		"age: time - timestamp(svc.ts)", "old: variables.age > duration('20h')", "name: svc.name", "text: string(time)", "sum: variables.age + variables.age",
 	})
-	p := compileWork(t, meter.Limits{}, w)
+	p := compileWork(t, budget.Limits{}, w)
 	in := Input{Time: at("2025-03-29T12:00:00Z"), Targets: map[string]any{
 		"revisions": list(), "svc": map[string]any{"ts": "2025-03-29T00:00:00Z", "yes": false, "name": "x"},
 	}}
@@ -173,11 +173,11 @@ func TestForesightThroughVariables(t *testing.T) {
 		t.Errorf("later got %s", got)
 	}
 	w.Conditions = []string{"svc.yes", "svc.yes && variables.text == ''"}
-	if got := foresees(t, compileWork(t, meter.Limits{}, w), in, 100*time.Hour); got != "never" {
+	if got := foresees(t, compileWork(t, budget.Limits{}, w), in, 100*time.Hour); got != "never" {
 		t.Errorf("what is not read got %s", got)
 	}
 	w.Conditions = []string{"variables.text == ''", "variables.sum >= duration('54h')"}
-	if got := foresees(t, compileWork(t, meter.Limits{}, w), in, 100*time.Hour); got != "unknown, or 6h0m0s" {
+	if got := foresees(t, compileWork(t, budget.Limits{}, w), in, 100*time.Hour); got != "unknown, or 6h0m0s" {
 		t.Errorf("a text got %s", got)
 	}
 }
@@ -242,7 +242,7 @@ func TestForesightOfRules(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := base
 			tc.change(&rule)
-			p := compileWork(t, meter.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
+			p := compileWork(t, budget.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
 			born := func(name, ts string) any {
 				return map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "creationTimestamp": ts}}
 			}
@@ -298,7 +298,7 @@ func TestForesightOfWhatHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}
 			tc.change(&rule)
-			p := compileWork(t, meter.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
+			p := compileWork(t, budget.Limits{}, podWork([]string{"noon: time < timestamp('2025-03-29T15:00:00Z')"}, rule))
 			pod := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "creationTimestamp": "2025-03-29T00:00:00Z"}}
 			e := begin(t, p, Input{Time: at("2025-03-29T12:00:00Z"), Targets: map[string]any{"nodes": list(), "config": nil, "pods": list(pod)}})
 			defer e.Close()
@@ -331,7 +331,7 @@ func TestForesightOfWhatHolds(t *testing.T) {
 			}
 		})
 	}
-	p := programs(t, newCompiler(t, meter.Limits{}), "!("+never+")")
+	p := programs(t, newCompiler(t, budget.Limits{}), "!("+never+")")
 	e := begin(t, p, Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}})
 	defer e.Close()
 	if e.EvaluateConditions(); !e.HoldForesight().Unknown {
@@ -348,7 +348,7 @@ func order(_ *testing.T, items []*Item, _ *RuleEvaluation) {
 // What is foreseen is paid for apart: no answer costs more, or has less, because of it. Where it is too dear nothing is
 // foreseen.
 func TestForesightIsPaidApart(t *testing.T) {
-	p := programs(t, newCompiler(t, meter.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, time > timestamp("2025-01-01T00:00:00Z"))`, "[1, 2, 3].all(x, x > 0)")
+	p := programs(t, newCompiler(t, budget.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, time > timestamp("2025-01-01T00:00:00Z"))`, "[1, 2, 3].all(x, x > 0)")
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	e := begin(t, p, in)
 	results := e.EvaluateConditions()
@@ -360,7 +360,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 	}
 	e.Close()
 
-	p = programs(t, newCompiler(t, meter.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, [time, time, time].max() > timestamp("2025-01-01T00:00:00Z"))`)
+	p = programs(t, newCompiler(t, budget.Limits{Steps: 25}), `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, [time, time, time].max() > timestamp("2025-01-01T00:00:00Z"))`)
 	if got := foresees(t, p, in, time.Hour); got != "unknown" {
 		t.Errorf("what is too dear got %s", got)
 	}
@@ -371,7 +371,7 @@ func TestForesightIsPaidApart(t *testing.T) {
 
 // When answers have taken half of the time that there is, the rest is for answers alone.
 func TestForesightLeavesTimeForAnswers(t *testing.T) {
-	p := programs(t, newCompiler(t, meter.Limits{Wall: time.Hour}), `time > timestamp("2025-01-01T00:00:00Z")`)
+	p := programs(t, newCompiler(t, budget.Limits{Wall: time.Hour}), `time > timestamp("2025-01-01T00:00:00Z")`)
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // as if 40 of the 60 minutes were over
 	defer cancel()
@@ -388,8 +388,8 @@ func TestForesightLeavesTimeForAnswers(t *testing.T) {
 // Flip ends, and asks no more often than it may.
 func TestFlipIsBounded(t *testing.T) {
 	evaluations := 0
-	c := newCompiler(t, meter.Limits{})
-	c.calls.Charges["matchesSelector"] = meter.Charge{BeforeCall: func(*meter.Meter, []ref.Val) ref.Val { evaluations++; return nil }}
+	c := newCompiler(t, budget.Limits{})
+	c.calls.Charges["matchesSelector"] = budget.Charge{BeforeCall: func(*budget.Meter, []ref.Val) ref.Val { evaluations++; return nil }}
 	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young(), "revisions": list()}}
 	cases := map[string]struct {
 		condition string
@@ -425,7 +425,7 @@ func TestFlipIsBounded(t *testing.T) {
 
 // Only expressions that read the time have a second program, and only once it was of use.
 func TestOnlyTheTimeIsForeseen(t *testing.T) {
-	p := programs(t, newCompiler(t, meter.Limits{}), "svc == null", "time > timestamp('2025-01-01T00:00:00Z')")
+	p := programs(t, newCompiler(t, budget.Limits{}), "svc == null", "time > timestamp('2025-01-01T00:00:00Z')")
 	in := Input{Time: at("2025-01-02T00:00:00Z"), Targets: map[string]any{"revisions": list(), "svc": nil}}
 	if p.conditions[1].ahead.planned {
 		t.Error("it was planned before it was of use")
@@ -439,8 +439,8 @@ func TestOnlyTheTimeIsForeseen(t *testing.T) {
 // The functions of which it is known how their results go on. Another one has to be proven not to fall first.
 func TestFollowedFunctions(t *testing.T) {
 	var got []string
-	for name := range newCompiler(t, meter.Limits{}).env.Functions() {
-		if moving.KeepsMovement(name) || moving.CountsElements(name) {
+	for name := range newCompiler(t, budget.Limits{}).env.Functions() {
+		if timedependence.KeepsMovement(name) || timedependence.CountsElements(name) {
 			got = append(got, name)
 		}
 	}

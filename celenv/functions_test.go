@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // functionInput is what the expressions below read.
@@ -157,7 +157,7 @@ func TestFunctions(t *testing.T) {
 		"semver":            {`semver("1.2.3").isLessThan(semver("1.10.0"))`, 0},
 		"k8s format":        {`!format.dns1123Label().validate("a-b").hasValue()`, 16},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := programs(t, c, tc.expression).EvaluateConditions(t.Context(), functionInput())
@@ -184,7 +184,7 @@ func TestCidrUsableOfTheSharedCases(t *testing.T) {
 	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 20 {
 		t.Fatalf("%d cases: %v", len(cases), err)
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for _, tc := range cases {
 		expression := fmt.Sprintf("cidrUsable(%q, %d) == %d", tc.CIDR, tc.Reserved, tc.Usable)
 		if got := programs(t, c, expression).EvaluateConditions(t.Context(), functionInput()); got[0].Err != nil || !got[0].Value {
@@ -243,7 +243,7 @@ func TestFunctionErrors(t *testing.T) {
 		"quantity exponent":    {`quantity("1e1000000000").isGreaterThan(quantity("1.5"))`, `the exponent of the quantity "1e1000000000" is too large`},
 		"negative exponent":    {`isQuantity("1.5E-999999999")`, `the exponent of the quantity "1.5E-999999999" is too large`},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := programs(t, c, tc.expression).EvaluateConditions(t.Context(), functionInput())[0]
@@ -259,7 +259,7 @@ func TestFunctionErrors(t *testing.T) {
 
 // A conversion takes what value() gives, and what optMap passes on, whatever that is.
 func TestConversionsOfOptionals(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	note := func(key string) string { return `svc.?notes[?"` + key + `"]` }
 	for _, expression := range []string{
 		`timestamp(` + note("since") + `.value()) == timestamp("2024-01-01T00:00:00Z")`,

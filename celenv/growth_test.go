@@ -17,7 +17,7 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // macroForms are, for each macro of the language, expressions with it around V: one for each place that another expression can be in.
@@ -293,7 +293,7 @@ const (
 // TestNothingMultiplies builds chains of all that the language has, in which each link names the one before it once or twice. What
 // doubles with each link would take for ever. All of them compile at a cost that goes with their length, or are refused at one.
 func TestNothingMultiplies(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	type variant struct {
 		chain        string
 		links, times int
@@ -332,7 +332,7 @@ func TestNothingMultiplies(t *testing.T) {
 func TestManyErrorsAreTold(t *testing.T) {
 	wrong := oneTarget()
 	wrong.Conditions = []string{"[" + strings.Repeat("1, ", 5000) + strings.Repeat("u, ", 120) + "1].size() > 0"}
-	s := spend(t, newCompiler(t, meter.Limits{}), wrong)
+	s := spend(t, newCompiler(t, budget.Limits{}), wrong)
 	if !s.refused || s.bytes > 64<<20 || s.shown > mostShown {
 		t.Errorf("it takes %d KiB to be refused (%v), and shows %d bytes", s.bytes>>10, s.refused, s.shown)
 	}

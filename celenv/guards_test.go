@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 func TestWarnings(t *testing.T) {
@@ -43,7 +43,7 @@ func TestWarnings(t *testing.T) {
 		"Only the map":      {`has(svc.metadata.labels) && svc.metadata.labels.a == ""`, []string{`write svc.metadata.?labels[?"a"].orValue("")`}},
 		"Other fields":      {`svc.status.labels["a"] == "" && svc.labels.b == ""`, nil},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var hints []string
@@ -58,7 +58,7 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestWarningOfTheProposal(t *testing.T) {
-	got := programs(t, newCompiler(t, meter.Limits{}), "true", proposal).Warnings()
+	got := programs(t, newCompiler(t, budget.Limits{}), "true", proposal).Warnings()
 	want := []expr.Warning{{
 		Path: "conditions[1]", Line: 2, Column: 25,
 		Message: `objects without "serving.knative.dev/routes" in r.metadata.annotations make this an error, and an error never deletes`,

@@ -8,8 +8,8 @@ import (
 	"sort"
 	"testing"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // heapInUse is how much memory is held on to.
@@ -52,7 +52,7 @@ func keeping(t *testing.T, c *Compiler, expression string) *Programs {
 // The largest value of each sort that an evaluation may build takes at most a few times Growth in memory.
 func TestMemoryOfTheLargestValues(t *testing.T) {
 	const growth = 2 << 20
-	c := newCompiler(t, meter.Limits{Growth: growth, Value: growth})
+	c := newCompiler(t, budget.Limits{Growth: growth, Value: growth})
 	for name, expression := range map[string]string{
 		"numbers":         "lists.range(params.n)",
 		"texts":           "lists.range(params.n).map(x, string(x))",
@@ -81,7 +81,7 @@ func TestMemoryOfTheLargestValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := keeping(t, c, expression)
-			most := sort.Search(growth/meter.ValueSize, func(n int) bool {
+			most := sort.Search(growth/budget.ValueSize, func(n int) bool {
 				e, admitted := evaluated(t, p, n+1)
 				e.Close()
 				return !admitted
@@ -99,7 +99,7 @@ func TestMemoryOfTheLargestValues(t *testing.T) {
 
 // What takes most of all is admitted up to the default of Growth, and no further, and is let go of with the evaluation.
 func TestMemoryOfOneEvaluation(t *testing.T) {
-	p := keeping(t, newCompiler(t, meter.Limits{}), "lists.range(params.n).map(x, {'a': {'a': x}})")
+	p := keeping(t, newCompiler(t, budget.Limits{}), "lists.range(params.n).map(x, {'a': {'a': x}})")
 	before := heapInUse()
 	e, admitted := evaluated(t, p, 290_000)
 	held := heapInUse() - before

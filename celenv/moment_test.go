@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // young has been there since 2025-01-01T00:00:00Z.
@@ -49,7 +49,7 @@ func TestWhenTrue(t *testing.T) {
 		"AfterAWhile": {"a liar whose condition is false again at the end is believed: nothing is found",
 			[]string{`age(svc) > duration("2h") && age(svc) < duration("3h")`}, 5 * time.Hour, 0},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := programs(t, c, tc.conditions...)
@@ -75,7 +75,7 @@ func TestWhenTrueIsTrueThen(t *testing.T) {
 		`time.getSeconds() % 7 == 3`, `time.getMinutes() == 13`, `time.getHours() == 3 || time.getSeconds() > 50`,
 		`int(time) % 1000 < 3`, `time < timestamp("2025-01-01T01:00:10Z")`, `time.getMilliseconds() > 0`, `int(time) % 2 == 0 ? true : svc.nope`,
 	}
-	c, found := newCompiler(t, meter.Limits{}), 0
+	c, found := newCompiler(t, budget.Limits{}), 0
 	for _, liar := range liars {
 		p := programs(t, c, liar)
 		for offset := range 300 {
@@ -104,8 +104,8 @@ func TestWhenTrueIsTrueThen(t *testing.T) {
 
 func TestWhenTrueIsBounded(t *testing.T) {
 	evaluations := 0
-	c := newCompiler(t, meter.Limits{})
-	c.calls.Charges["size"] = meter.Charge{BeforeCall: func(*meter.Meter, []ref.Val) ref.Val { evaluations++; return nil }}
+	c := newCompiler(t, budget.Limits{})
+	c.calls.Charges["size"] = budget.Charge{BeforeCall: func(*budget.Meter, []ref.Val) ref.Val { evaluations++; return nil }}
 	now := at("2025-01-01T01:00:00Z")
 	in := Input{Time: now, Targets: map[string]any{"svc": young(), "revisions": list()}}
 	cases := map[string]struct {
@@ -140,13 +140,13 @@ func TestWhenTrueStopsAtTheLimits(t *testing.T) {
 	now := at("2025-01-01T01:00:00Z")
 	in := Input{Time: now, Targets: map[string]any{"svc": young()}}
 	loop := `[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x, age(svc) > duration("2h"))`
-	p := programs(t, newCompiler(t, meter.Limits{Steps: 35}), loop)
+	p := programs(t, newCompiler(t, budget.Limits{Steps: 35}), loop)
 	results := p.EvaluateConditions(t.Context(), in)
 	got, found := p.FindTrueTime(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour))
 	if !found || !got.After(now.Add(time.Hour)) || got.After(now.Add(5*time.Hour)) {
 		t.Errorf("got %s, %t", got, found)
 	}
-	if _, found := programs(t, newCompiler(t, meter.Limits{Steps: 5}), loop).FindTrueTime(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour)); found {
+	if _, found := programs(t, newCompiler(t, budget.Limits{Steps: 5}), loop).FindTrueTime(t.Context(), in, results, time.Time{}, now.Add(5*time.Hour)); found {
 		t.Error("without a single evaluation something was found")
 	}
 	over, cancel := context.WithCancel(t.Context())
@@ -159,7 +159,7 @@ func TestWhenTrueStopsAtTheLimits(t *testing.T) {
 // BenchmarkWhenTrue searches 400 hours for the moment of the proposal's condition over 1,000 Revisions: anew, and with
 // the right guess.
 func BenchmarkWhenTrue(b *testing.B) {
-	p := programs(b, newCompiler(b, meter.Limits{}), proposal)
+	p := programs(b, newCompiler(b, budget.Limits{}), proposal)
 	items := make([]any, 1000)
 	for i := range items {
 		items[i] = revision(fmt.Sprint("r", i), "sfj-a,preview-b", "False", "2025-01-01T00:00:00Z")

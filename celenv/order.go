@@ -11,8 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // Order is what orderBy gave for an item.
@@ -22,7 +22,7 @@ type Order struct{ values []ref.Val }
 func (o Order) Size() int {
 	n := 0
 	for _, v := range o.values {
-		n += 2*meter.ValueSize + int(meter.MeasureText(v))
+		n += 2*budget.ValueSize + int(budget.MeasureText(v))
 	}
 	return n
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // What a template does not declare nobody can give, however it is asked for.
@@ -29,7 +29,7 @@ func TestUndeclaredParameters(t *testing.T) {
 		"AnotherThing": {"revisions.items.all(params, params.kept > 3)", []string{"keep"}, ""},
 		"InAVariable":  {"variables.v > 3", []string{"keep"}, `spec.variables[0].expression`},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			work := variablesSpec(nil, tc.expression)

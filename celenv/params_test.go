@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 func TestParamsOf(t *testing.T) {
@@ -52,7 +52,7 @@ func TestParamsInExpressions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := programs(t, newCompiler(t, meter.Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
+	p := programs(t, newCompiler(t, budget.Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
 	for i, got := range p.EvaluateConditions(t.Context(), Input{Params: params}) {
 		if !got.Value {
 			t.Errorf("condition %d: %v", i, got.Err)

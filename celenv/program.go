@@ -16,10 +16,10 @@ import (
 	"github.com/google/cel-go/interpreter"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
-	"github.com/vtex/cleaner/celenv/meter"
-	"github.com/vtex/cleaner/celenv/moving"
+	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
 // MaxData is how many bytes the value of cloudEventData may have as JSON.
@@ -30,7 +30,7 @@ const hintJSON = "give null, bools, numbers, strings, timestamps and durations, 
 
 // Programs are the compiled expressions of one spec. They are safe for concurrent use: evaluations take turns.
 type Programs struct {
-	limits     meter.Limits
+	limits     budget.Limits
 	variables  map[string]*variable // of the spec, by variables.x
 	slots      int                  // how many these are
 	conditions []*expression
@@ -40,8 +40,8 @@ type Programs struct {
 	footprint  int64 // about how many bytes of memory they take
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
-	meter, explainer *meter.Meter
-	lookout          *moving.Lookout // of the programs that look ahead
+	meter, explainer *budget.Meter
+	lookout          *timedependence.Lookout // of the programs that look ahead
 }
 
 // Input is what expressions see.
@@ -58,7 +58,7 @@ type Input struct {
 }
 
 // Memory is what evaluations share.
-type Memory = meter.Memory
+type Memory = budget.Memory
 
 // countObjects counts the objects of the targets that are lists. One object is none, although it may have a field "items" too.
 func (in Input) countObjects() int64 {
@@ -134,7 +134,7 @@ func (x *expression) encodeJSON(out ref.Val) (string, *expr.Error) {
 	// more than this for is longer than MaxData as JSON.
 	const far = 64 * MaxData
 	text, err := "", error(nil)
-	large := meter.MeasureValue(out, far) > far
+	large := budget.MeasureValue(out, far) > far
 	if !large {
 		text, err = library.EncodeJSON(out)
 		large = len(text) > MaxData
@@ -154,7 +154,7 @@ func (x *expression) locateError(e *expr.Error) *expr.Error {
 }
 
 // evaluateIn runs the expression, paid from a budget.
-func (x *expression) evaluateIn(e *Evaluation, from *meter.Budget) (ref.Val, *expr.Error) {
+func (x *expression) evaluateIn(e *Evaluation, from *budget.Budget) (ref.Val, *expr.Error) {
 	if e.abortReason != nil {
 		return nil, e.abortReason
 	}
@@ -176,10 +176,10 @@ func (x *expression) evaluateIn(e *Evaluation, from *meter.Budget) (ref.Val, *ex
 	if problem != nil {
 		return nil, problem.WithPath(x.path)
 	}
-	if x.want != wantJSON && !x.want.acceptsKind(meter.TypeOf(out).Kind()) { // who writes JSON finds more than the kind
+	if x.want != wantJSON && !x.want.acceptsKind(budget.TypeOf(out).Kind()) { // who writes JSON finds more than the kind
 		problem = &expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
 		if x.want != wantBool {
-			problem.Hint = x.want.suggestFix(meter.TypeOf(out))
+			problem.Hint = x.want.suggestFix(budget.TypeOf(out))
 		}
 		return nil, x.locateError(problem)
 	}
@@ -187,12 +187,12 @@ func (x *expression) evaluateIn(e *Evaluation, from *meter.Budget) (ref.Val, *ex
 }
 
 // attemptIn runs the expression. What it gives for an error of the expression itself has yet to be explained.
-func (x *expression) attemptIn(e *Evaluation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
+func (x *expression) attemptIn(e *Evaluation, from *budget.Budget) (ref.Val, *types.Err, *expr.Error) {
 	return e.p.attemptProgram(x.program, (*activation)(e), from)
 }
 
 // attemptProgram runs a program, paid from a budget.
-func (p *Programs) attemptProgram(program *program, variables interpreter.Activation, from *meter.Budget) (ref.Val, *types.Err, *expr.Error) {
+func (p *Programs) attemptProgram(program *program, variables interpreter.Activation, from *budget.Budget) (ref.Val, *types.Err, *expr.Error) {
 	m := p.meter
 	if over := m.CheckAbort(*from.AllSteps); over != nil {
 		return nil, nil, over
@@ -221,9 +221,9 @@ type program struct{ root interpreter.InterpretableV2 }
 
 // planProgram makes a program of what was checked, optimized if it is to give answers. It does what cel-go's own Program does, but
 // that each of those keeps a table of all functions, which is most of what it takes in memory.
-func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *meter.Meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
-	provider, values := env.CELTypeProvider(), meter.NewAdapter(m)
-	attributes := meter.NewAttributes(interpreter.NewAttributeFactory(env.Container, values, provider), m)
+func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *budget.Meter, optimized bool, decorators ...interpreter.InterpretableDecoratorV2) (*program, error) {
+	provider, values := env.CELTypeProvider(), budget.NewAdapter(m)
+	attributes := budget.NewAttributes(interpreter.NewAttributeFactory(env.Container, values, provider), m)
 	planner := interpreter.NewInterpreter(c.functions, env.Container, provider, values, attributes)
 	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(makeLazy)}
 	for _, d := range decorators {

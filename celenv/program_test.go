@@ -14,8 +14,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // proposal is the condition of the proposal's manifest.
@@ -65,7 +65,7 @@ func TestProposal(t *testing.T) {
 		"Outweighed": {"whatever the unrouted Revision is, another is in use",
 			list(revision("b", "", "False", old), revision("a", "www", "False", old)), Result{Cost: 87}},
 	}
-	p := programs(t, newCompiler(t, meter.Limits{}), proposal)
+	p := programs(t, newCompiler(t, budget.Limits{}), proposal)
 	if diff := cmp.Diff([]string{"revisions"}, p.ListConditionTargets(0)); diff != "" {
 		t.Errorf("Reads (-want +got):\n%s", diff)
 	}
@@ -84,7 +84,7 @@ func TestProposalGuarded(t *testing.T) {
 	guarded := strings.Replace(proposal,
 		`r.metadata.annotations["serving.knative.dev/routes"]`,
 		`r.metadata.?annotations[?"serving.knative.dev/routes"].orValue("sfj-")`, 1)
-	p := programs(t, newCompiler(t, meter.Limits{}), guarded)
+	p := programs(t, newCompiler(t, budget.Limits{}), guarded)
 	bare := revision("b", "", "False", "2024-12-01T00:00:00Z")
 	delete(bare["metadata"].(map[string]any), "annotations")
 	got := p.EvaluateConditions(t.Context(), Input{
@@ -177,7 +177,7 @@ func TestRuntimeErrors(t *testing.T) {
 			Snippet: "  | \"x\".matches(svc.metadata.name + \"(\")\n  |     ^",
 		}},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Kind, tc.want.Path = expr.Runtime, "conditions[0]"
@@ -222,7 +222,7 @@ func TestLongLinesAreCut(t *testing.T) {
 func TestConditionsShareTheBudget(t *testing.T) {
 	loop := "revisions.items.all(r, true)"
 	in := Input{Targets: map[string]any{"revisions": list(1, 2, 3, 4, 5, 6)}}
-	got := programs(t, newCompiler(t, meter.Limits{Steps: 10}), loop, "svc.x", loop, "true", "1 == 2").EvaluateConditions(t.Context(), in)
+	got := programs(t, newCompiler(t, budget.Limits{Steps: 10}), loop, "svc.x", loop, "true", "1 == 2").EvaluateConditions(t.Context(), in)
 	var summary []string
 	for i, r := range got {
 		text := fmt.Sprintf("%v %d", r.Value, r.Cost)
@@ -239,7 +239,7 @@ func TestConditionsShareTheBudget(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The next call has a full budget again.
-	if again := programs(t, newCompiler(t, meter.Limits{Steps: 10}), loop).EvaluateConditions(t.Context(), in); again[0].Err != nil {
+	if again := programs(t, newCompiler(t, budget.Limits{Steps: 10}), loop).EvaluateConditions(t.Context(), in); again[0].Err != nil {
 		t.Error(again[0].Err)
 	}
 }
@@ -253,12 +253,12 @@ func TestInterruption(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		ctx    context.Context
-		limits meter.Limits
+		limits budget.Limits
 		want   expr.Error
 	}{
-		"Before": {"the context has ended before", cancelled, meter.Limits{}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
-		"During": {"the context ends in the loop", soon, meter.Limits{Steps: 1 << 40}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
-		"Wall":   {"our own deadline passes", t.Context(), meter.Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, expr.Error{Kind: expr.Exhausted, Message: "the evaluation takes longer than 20ms", Hint: meter.HintTooLong}},
+		"Before": {"the context has ended before", cancelled, budget.Limits{}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
+		"During": {"the context ends in the loop", soon, budget.Limits{Steps: 1 << 40}, expr.Error{Kind: expr.Interrupted, Message: "the evaluation was interrupted"}},
+		"Wall":   {"our own deadline passes", t.Context(), budget.Limits{Steps: 1 << 40, Wall: 20 * time.Millisecond}, expr.Error{Kind: expr.Exhausted, Message: "the evaluation takes longer than 20ms", Hint: budget.HintTooLong}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -272,8 +272,8 @@ func TestInterruption(t *testing.T) {
 }
 
 func TestPanicsAreInternalErrors(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
-	c.calls.Charges["size"] = meter.Charge{BeforeCall: func(*meter.Meter, []ref.Val) ref.Val { panic("boom") }}
+	c := newCompiler(t, budget.Limits{})
+	c.calls.Charges["size"] = budget.Charge{BeforeCall: func(*budget.Meter, []ref.Val) ref.Val { panic("boom") }}
 	got := programs(t, c, "svc.size() == 0", "true").EvaluateConditions(t.Context(), Input{Targets: map[string]any{"svc": "x"}})
 	if got[0].Err == nil || got[0].Err.Kind != expr.Internal || !strings.Contains(got[0].Err.Message, "boom") {
 		t.Errorf("got %v", got[0].Err)
@@ -289,7 +289,7 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	p := programs(t, c, proposal, "svc.x == 1")
 	young := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-12-30T00:00:00Z"))}}
 	old := Input{Time: at("2025-01-01T00:00:00Z"), Targets: map[string]any{"revisions": list(revision("a", "sfj-1", "False", "2024-01-01T00:00:00Z"))}}
@@ -333,7 +333,7 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 		labels[fmt.Sprint("l", i)] = fmt.Sprint(i)
 	}
 	in := Input{Targets: map[string]any{"svc": map[string]any{"metadata": map[string]any{"name": "s", "labels": labels}}}}
-	p := programs(t, newCompiler(t, meter.Limits{}), `svc.metadata.labels.map(k, k)[0] == "l0"`, `svc.metadata.labels.all(k, v, int(v) < 30 && v.nope)`, `svc.metadata.labels.exists(k, k == "l9")`)
+	p := programs(t, newCompiler(t, budget.Limits{}), `svc.metadata.labels.map(k, k)[0] == "l0"`, `svc.metadata.labels.all(k, v, int(v) < 30 && v.nope)`, `svc.metadata.labels.exists(k, k == "l9")`)
 	first := p.EvaluateConditions(t.Context(), in)
 	for range 20 {
 		if diff := cmp.Diff(first, p.EvaluateConditions(t.Context(), in)); diff != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 )
 
 // What is depended on through variables counts.
@@ -23,7 +23,7 @@ func TestReadsSeeThroughVariables(t *testing.T) {
 	)
 	w.Conditions = []string{"variables.indirect > 0", "config == null || has(pods.items)", "[pods].all(nodes, nodes.items.size() > 0 || .nodes.items.size() > 0)"}
 	w.CloudEventData = "variables.indirect"
-	p := compileWork(t, meter.Limits{}, w)
+	p := compileWork(t, budget.Limits{}, w)
 	got := map[string]any{
 		"0": p.ListConditionTargets(0), "1": p.ListConditionTargets(1), "2": p.ListConditionTargets(2), "gate": p.ListAllConditionTargets(), "data": p.ListDataTargets(), "gate time": slices.ContainsFunc(p.conditions, readsTime),
 	}
@@ -65,7 +65,7 @@ func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
 		"Bound twice":             {"cel.bind(p, pods.items, p + p)", "pods.items.size() > 3", "", nil, nil},
 		"Of no target":            {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: tc.when, Unless: tc.unless, Confirm: tc.confirm, Variables: variablesOf([]string{"own: config == null"})}
@@ -97,7 +97,7 @@ func TestRuleWarnings(t *testing.T) {
 		Actions: []v1alpha1.RuleAction{{When: label + " == ''", Object: label, Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': object.metadata.labels.a}"}}},
 	}
 	var got []string
-	for _, w := range compileWork(t, meter.Limits{}, podWork([]string{"v0: config.metadata.labels.a"}, rule)).Warnings() {
+	for _, w := range compileWork(t, budget.Limits{}, podWork([]string{"v0: config.metadata.labels.a"}, rule)).Warnings() {
 		got = append(got, w.FieldPath())
 	}
 	want := []string{

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // ruleProgram is a rule ready to run. What the rule leaves out is nil.
@@ -174,11 +174,11 @@ func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if n, most := meter.MeasureLength(out), e.p.limits.Items; n > int64(most) {
+	if n, most := budget.MeasureLength(out), e.p.limits.Items; n > int64(most) {
 		return nil, r.p.forEach.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
 	}
 	var values []any
-	if own, ok := out.(*meter.NativeList); ok {
+	if own, ok := out.(*budget.NativeList); ok {
 		values = own.Native
 	} else {
 		for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
@@ -191,7 +191,7 @@ func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
 	}
 	items, all := make([]*Item, len(values)), make([]Item, len(values))
 	for i, value := range values {
-		if own, ok := value.(*meter.SortedMap); ok {
+		if own, ok := value.(*budget.SortedMap); ok {
 			value = own.Native
 		}
 		all[i] = Item{rule: r, value: value}
@@ -255,7 +255,7 @@ func (x *expression) convertToText(out ref.Val, problem *expr.Error, most int) (
 
 // checkLength gives the error of an answer that is too long to be held on to; nil if it is not.
 func (x *expression) checkLength(out ref.Val, most int) *expr.Error {
-	n := meter.MeasureText(out)
+	n := budget.MeasureText(out)
 	if n <= int64(most) {
 		return nil
 	}
@@ -269,7 +269,7 @@ func (i *Item) AsNative() any {
 	if !ok {
 		return i.value
 	}
-	native, err := meter.ConvertToNative(v, i.rule.e.p.limits.ItemGrowth)
+	native, err := budget.ConvertToNative(v, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (i *Item) AsNative() any {
 
 // AsObject is AsNative where that is a Kubernetes object: a map with apiVersion, kind and metadata.name. Else it is nil.
 func (i *Item) AsObject() map[string]any {
-	if !meter.IsObject(i.value) {
+	if !budget.IsObject(i.value) {
 		return nil
 	}
 	object, _ := i.AsNative().(map[string]any)
@@ -354,7 +354,7 @@ func (i *Item) EvaluateGroup() (string, *expr.Error) {
 		return strconv.Quote(string(text)), nil
 	}
 	const far = 64 * maxGroup // whatever counts for more is longer as JSON
-	if meter.MeasureValue(out, far) > far {
+	if budget.MeasureValue(out, far) > far {
 		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
 	text, err := library.EncodeJSON(out)
@@ -411,7 +411,7 @@ func (p confirmProgram) collectNames(out ref.Val) ([]string, *expr.Error) {
 		problem := add(out)
 		return names, problem
 	}
-	if n := meter.MeasureLength(list); n > maxNames {
+	if n := budget.MeasureLength(list); n > maxNames {
 		return nil, p.name.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("confirm may name %d objects for an item, and this names %d", maxNames, n), Hint: "leave name out to read the whole target"})
 	}
 	for it := list.Iterator(); it.HasNext() == types.True; {
@@ -461,10 +461,10 @@ func (i *Item) EvaluateActionObject(action int) (map[string]any, *expr.Error) {
 	if problem != nil {
 		return nil, problem
 	}
-	if !meter.IsObject(out) {
+	if !budget.IsObject(out) {
 		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: "this is no object: it has no apiVersion, kind and metadata.name", Hint: "give an object of a target"})
 	}
-	native, err := meter.ConvertToNative(out, i.rule.e.p.limits.ItemGrowth)
+	native, err := budget.ConvertToNative(out, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
 		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
 	}
@@ -517,7 +517,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	if problem != nil {
 		return nil, problem
 	}
-	if meter.MeasureValue(out, own.MaxGrowth) > own.MaxGrowth {
+	if budget.MeasureValue(out, own.MaxGrowth) > own.MaxGrowth {
 		return nil, x.locateError(newTooLargeError(own.MaxGrowth))
 	}
 	patch, err := library.ConvertToNative(out) // always a copy: it is changed
@@ -540,7 +540,7 @@ func newItemList(items []*Item) ref.Val {
 	for i, item := range items {
 		values[i] = item.value
 	}
-	return meter.NewAdapter(nil).NativeToValue(values)
+	return budget.NewAdapter(nil).NativeToValue(values)
 }
 
 func newTooLargeError(limit int64) *expr.Error {

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // podWork is a spec with the targets "pods", "nodes" and "config", these variables, each as "name: expression", and rules.
@@ -89,7 +89,7 @@ func orphaned() v1alpha1.Rule {
 
 const nodesByName = "nodesByName: nodes.items.indexBy(n, n.metadata.name)"
 
-func compileWork(t testing.TB, limits meter.Limits, w *v1alpha1.Work) *Programs {
+func compileWork(t testing.TB, limits budget.Limits, w *v1alpha1.Work) *Programs {
 	t.Helper()
 	p, errs := newCompiler(t, limits).Compile(t.Context(), w)
 	if len(errs) > 0 {
@@ -130,7 +130,7 @@ func must[T any](t testing.TB) func(T, *expr.Error) T {
 
 func TestOrphaned(t *testing.T) {
 	in := podInput()
-	r := begin(t, compileWork(t, meter.Limits{}, podWork([]string{nodesByName}, orphaned())), in).SelectRule(0)
+	r := begin(t, compileWork(t, budget.Limits{}, podWork([]string{nodesByName}, orphaned())), in).SelectRule(0)
 	var wanted []string
 	for i, item := range items(t, r) {
 		object := item.AsObject()
@@ -175,7 +175,7 @@ func TestItemAnswers(t *testing.T) {
 			{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchJSON, Expression: `[{"op": "test", "path": "/x", "value": variables.twice}]`}},
 		},
 	}
-	e := begin(t, compileWork(t, meter.Limits{}, podWork([]string{`shared: "s"`}, rule)), podInput())
+	e := begin(t, compileWork(t, budget.Limits{}, podWork([]string{`shared: "s"`}, rule)), podInput())
 	r := e.SelectRule(0)
 	all := items(t, r)
 	b := all[1]
@@ -255,7 +255,7 @@ func TestRuleCompileErrors(t *testing.T) {
 			"spec.rules[0].actions[1].patch.expression: 1:1: the patch must be a list of {op, path, value}, as its type is JSON, and this is of type map("},
 		"variable": {func(r *v1alpha1.Rule) { r.Variables[0].Expression = "itm" }, `spec.rules[0].variables[0].expression: 1:1: there is no target or variable "itm"; did you mean "item"?`},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{
@@ -291,7 +291,7 @@ func TestItemErrors(t *testing.T) {
 	}
 	in := podInput()
 	in.Params["wait"] = time.Minute
-	r := begin(t, compileWork(t, meter.Limits{}, podWork(nil, rule)), in).SelectRule(0)
+	r := begin(t, compileWork(t, budget.Limits{}, podWork(nil, rule)), in).SelectRule(0)
 	all := items(t, r)
 	b, pending, number, record, wait := all[1], all[2], all[4], all[5], all[6]
 	problem := func(_ any, p *expr.Error) *expr.Error { return p }
@@ -349,7 +349,7 @@ func TestForEachErrors(t *testing.T) {
 		"lists.range(6000).map(x, lists.range(6000))": "rules[0].forEach: the evaluation builds more than 67108864 bytes of strings, lists and maps; filter before you map, and join or concatenate less",
 	} {
 		t.Run(forEach, func(t *testing.T) {
-			r := begin(t, compileWork(t, meter.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).SelectRule(0)
+			r := begin(t, compileWork(t, budget.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).SelectRule(0)
 			found, problem := r.EvaluateItems()
 			if problem == nil {
 				t.Fatalf("got %d items", len(found))
@@ -379,7 +379,7 @@ func TestForAndKeep(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := begin(t, compileWork(t, meter.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", For: tc.hold, Keep: tc.keep})), podInput()).SelectRule(0)
+			r := begin(t, compileWork(t, budget.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", For: tc.hold, Keep: tc.keep})), podInput()).SelectRule(0)
 			all := items(t, r)
 			hold, problem := all[0].EvaluateFor()
 			got := hold.String()
@@ -412,7 +412,7 @@ func TestOrder(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			r := begin(t, compileWork(t, meter.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).SelectRule(0)
+			r := begin(t, compileWork(t, budget.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: "true", OrderBy: tc.orderBy})), podInput()).SelectRule(0)
 			all := items(t, r)
 			var failed *expr.Error
 			slices.SortStableFunc(all, func(x, y *Item) int {
@@ -445,7 +445,7 @@ func TestItemsHaveBudgetsOfTheirOwn(t *testing.T) {
 		Actions: []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'n': items.map(i, lists.range(20).size())}"}}},
 	}
 	w := podWork([]string{"index: lists.range(300).indexBy(x, x)"}, rule)
-	p := compileWork(t, meter.Limits{Steps: 700, ItemSteps: 100, ItemGrowth: 32768}, w)
+	p := compileWork(t, budget.Limits{Steps: 700, ItemSteps: 100, ItemGrowth: 32768}, w)
 	e := begin(t, p, podInput())
 	r := e.SelectRule(0)
 	var got []string
@@ -482,7 +482,7 @@ func TestOnlyObjectsAddTime(t *testing.T) {
 		"rules[0].when: the evaluation takes longer than 50ms": time.Minute,
 		"rules[0].when: the evaluation takes longer than 30ms": 30 * time.Millisecond,
 	} {
-		p := compileWork(t, meter.Limits{
+		p := compileWork(t, budget.Limits{
 			Steps: 1 << 40, Growth: 1 << 40, ItemSteps: 1 << 40, ItemGrowth: 1 << 40, AllSteps: 1 << 40,
 			Wall: 20 * time.Millisecond, ObjectWall: 10 * time.Millisecond, MaxWall: most,
 		}, podWork(nil, rule))
@@ -493,7 +493,7 @@ func TestOnlyObjectsAddTime(t *testing.T) {
 		}
 		for _, item := range all[:2] {
 			_, problem := item.EvaluateWhen()
-			if problem == nil || problem.Kind != expr.Exhausted || problem.Error() != want+"; "+meter.HintTooLong || e.AbortReason() != problem {
+			if problem == nil || problem.Kind != expr.Exhausted || problem.Error() != want+"; "+budget.HintTooLong || e.AbortReason() != problem {
 				t.Errorf("got %v, want %s", problem, want)
 			}
 		}
@@ -510,7 +510,7 @@ func TestOnlyObjectsAddTime(t *testing.T) {
 // What all expressions do together is bounded too, and it is said at which one it was used up.
 func TestAllStepsTogether(t *testing.T) {
 	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(50).all(x, true)"}
-	e := begin(t, compileWork(t, meter.Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
+	e := begin(t, compileWork(t, budget.Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
 	answered := 0
 	var over *expr.Error
 	for _, item := range items(t, e.SelectRule(0)) {
@@ -520,7 +520,7 @@ func TestAllStepsTogether(t *testing.T) {
 			over = problem
 		}
 	}
-	if want := "rules[0].when: all expressions together need more than 5000 steps; " + meter.HintTooLong; over == nil || over.Error() != want || e.AbortReason() != over {
+	if want := "rules[0].when: all expressions together need more than 5000 steps; " + budget.HintTooLong; over == nil || over.Error() != want || e.AbortReason() != over {
 		t.Errorf("got %v, want %s", over, want)
 	}
 	if answered < 50 || 100 < answered {
@@ -541,7 +541,7 @@ func TestTheCallersContextEndsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: "[1]", When: when}
 			huge := int64(1) << 50
-			p := compileWork(t, meter.Limits{ItemSteps: huge, ItemGrowth: huge, Value: huge, AllSteps: huge, Wall: time.Hour, MaxWall: time.Hour}, podWork(nil, rule))
+			p := compileWork(t, budget.Limits{ItemSteps: huge, ItemGrowth: huge, Value: huge, AllSteps: huge, Wall: time.Hour, MaxWall: time.Hour}, podWork(nil, rule))
 			ctx, cancel := context.WithCancel(t.Context())
 			e, problem := p.BeginEvaluation(ctx, podInput())
 			if problem != nil {
@@ -599,27 +599,27 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true"}
 			tc.change(&rule)
-			e := begin(t, compileWork(t, meter.Limits{}, podWork(nil, rule)), podInput())
+			e := begin(t, compileWork(t, budget.Limits{}, podWork(nil, rule)), podInput())
 			if err := tc.ask(items(t, e.SelectRule(0))[0]); err == nil || placeless(err) != tc.want {
 				t.Errorf("got %v\nwant %s", err, tc.want)
 			}
 		})
 	}
 	t.Run("Items", func(t *testing.T) {
-		e := begin(t, compileWork(t, meter.Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(11)", When: "true"})), podInput())
+		e := begin(t, compileWork(t, budget.Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(11)", When: "true"})), podInput())
 		_, problem := e.SelectRule(0).EvaluateItems()
 		if want := "rules[0].forEach: forEach gives 11 items, and a rule may have 10; filter the list, or let the target select less"; problem == nil || placeless(problem) != want || e.AbortReason() != nil {
 			t.Errorf("got %v, %v", problem, e.AbortReason())
 		}
 	})
 	t.Run("AllItems", func(t *testing.T) {
-		e := begin(t, compileWork(t, meter.Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
+		e := begin(t, compileWork(t, budget.Limits{Items: 10}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
 		if all := items(t, e.SelectRule(0)); len(all) != 10 {
 			t.Errorf("a rule that may have 10 items has %d", len(all))
 		}
 	})
 	t.Run("Memory", func(t *testing.T) {
-		e := begin(t, compileWork(t, meter.Limits{Retained: 1000}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
+		e := begin(t, compileWork(t, budget.Limits{Retained: 1000}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "lists.range(10)", When: "true"})), podInput())
 		items(t, e.SelectRule(0))
 		if !e.RetainBytes("rules[0].key", 100) || e.RetainBytes("rules[0].key", 400) || e.RetainBytes("rules[0].key", 0) {
 			t.Error("bytes are not counted")
@@ -634,7 +634,7 @@ func TestWhatIsRetainedIsBounded(t *testing.T) {
 func TestGroupsAreOfEqualValues(t *testing.T) {
 	values := []string{`"1"`, "1", `"\"1\""`, `["1"]`, "[1]", "true", `"true"`, "null", `"null"`, `""`, "{}", `"{}"`}
 	rule := v1alpha1.Rule{Name: "r", ForEach: "[" + strings.Join(append(values, values...), ", ") + "]", When: "true", GroupBy: "item"}
-	e := begin(t, compileWork(t, meter.Limits{}, podWork(nil, rule)), podInput())
+	e := begin(t, compileWork(t, budget.Limits{}, podWork(nil, rule)), podInput())
 	groups := map[string]string{}
 	for i, item := range items(t, e.SelectRule(0)) {
 		group, problem := item.EvaluateGroup()
@@ -670,7 +670,7 @@ func TestRuleVariablesAreOfTheItem(t *testing.T) {
 		Name: "r", ForEach: "[1, 2]", When: "variables.list[0] == item", Unless: "variables.list[0] == item", Key: "string(variables.list[0])",
 		Variables: variablesOf([]string{"list: lists.range(80).map(x, item)"}),
 	}
-	r := begin(t, compileWork(t, meter.Limits{ItemSteps: 100}, podWork(nil, rule)), podInput()).SelectRule(0)
+	r := begin(t, compileWork(t, budget.Limits{ItemSteps: 100}, podWork(nil, rule)), podInput()).SelectRule(0)
 	all := items(t, r)
 	for range 2 {
 		for i, item := range all {
@@ -688,7 +688,7 @@ func TestRuleVariablesAreOfTheItem(t *testing.T) {
 func TestRulesAreApart(t *testing.T) {
 	one := v1alpha1.Rule{Name: "a", ForEach: "pods.items", When: "variables.v == 'a'", Variables: variablesOf([]string{"v: item.metadata.name"})}
 	two := v1alpha1.Rule{Name: "b", ForEach: "nodes.items", When: "variables.v == 1 && variables.w == 2", Variables: variablesOf([]string{"w: 2", "v: 1"})}
-	p := compileWork(t, meter.Limits{}, podWork([]string{nodesByName}, one, two))
+	p := compileWork(t, budget.Limits{}, podWork([]string{nodesByName}, one, two))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -723,7 +723,7 @@ func TestRulesAreApart(t *testing.T) {
 }
 
 func TestBeginIsInterrupted(t *testing.T) {
-	p := compileWork(t, meter.Limits{Wall: 20 * time.Millisecond}, podWork(nil, orphanedWithoutIndex()))
+	p := compileWork(t, budget.Limits{Wall: 20 * time.Millisecond}, podWork(nil, orphanedWithoutIndex()))
 	e := begin(t, p, podInput())
 	if _, problem := p.BeginEvaluation(t.Context(), podInput()); problem == nil || problem.Error() != "the evaluation takes longer than 20ms" {
 		t.Errorf("while another evaluation is under way: %v", problem)
@@ -746,8 +746,8 @@ func orphanedWithoutIndex() v1alpha1.Rule {
 }
 
 func TestPanicsAboutItemsAreErrors(t *testing.T) {
-	c := newCompiler(t, meter.Limits{})
-	c.calls.Charges["size"] = meter.Charge{BeforeCall: func(*meter.Meter, []ref.Val) ref.Val { panic("boom") }}
+	c := newCompiler(t, budget.Limits{})
+	c.calls.Charges["size"] = budget.Charge{BeforeCall: func(*budget.Meter, []ref.Val) ref.Val { panic("boom") }}
 	rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true || variables.n == 1", Unless: "variables.n == 1 || true", Variables: variablesOf([]string{"n: item.size()"})}
 	p, errs := c.Compile(t.Context(), podWork(nil, rule))
 	if len(errs) > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/celenv/meter"
 )
 
 // variablesSpec is spec with variables, each as "name: expression".
@@ -50,7 +50,7 @@ func TestVariables(t *testing.T) {
 		"Time":                 {[]string{"now: time"}, `variables.now - duration("1h") < time && timestamp("2024-12-31T00:00:00Z") < variables.now`},
 		"Not read":             {[]string{"bad: svc.nope"}, "true || variables.bad"},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p, errs := c.Compile(t.Context(), variablesSpec(tc.variables, tc.expression))
@@ -70,7 +70,7 @@ func TestVariables(t *testing.T) {
 func TestVariablesAreComputedOnce(t *testing.T) {
 	s := variablesSpec([]string{"sum: lists.range(100).filter(x, x > 49).size()"}, "variables.sum == 50", "variables.sum + variables.sum == 100")
 	s.CloudEventData = "variables.sum"
-	p, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), s)
+	p, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), s)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -108,7 +108,7 @@ func TestVariableErrors(t *testing.T) {
 			Hint: "look things up in list.indexBy(x, key) instead of searching a list for each element of another",
 		}},
 	}
-	c := newCompiler(t, meter.Limits{Steps: 500})
+	c := newCompiler(t, budget.Limits{Steps: 500})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p, errs := c.Compile(t.Context(), variablesSpec(tc.variables, tc.expression, tc.expression))
@@ -146,7 +146,7 @@ func TestVariablesThatCannotBeRead(t *testing.T) {
 		"Of a rule":     {nil, "variables.own == 1", "variables.own cannot be read here: it is a variable of a rule"},
 		"Not suggested": {nil, "itm.x == 1", `there is no target or variable "itm"; add a target`},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := variablesSpec(tc.variables, tc.expression)
@@ -175,7 +175,7 @@ func TestVariableDeclarations(t *testing.T) {
 		"Name":           {[]string{"a b: 1"}, nil, "spec.variables[0].name: is not a name that expressions can use: write letters, digits and underscores only, not beginning with a digit"},
 		"Syntax":         {[]string{"a: 1 +"}, nil, "spec.variables[0].expression: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"},
 	}
-	c := newCompiler(t, meter.Limits{})
+	c := newCompiler(t, budget.Limits{})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := variablesSpec(tc.spec)
@@ -197,7 +197,7 @@ func TestVariableDeclarations(t *testing.T) {
 
 // The search for the moment sees through variables: those that read the time are computed anew.
 func TestWhenTrueThroughVariables(t *testing.T) {
-	p, errs := newCompiler(t, meter.Limits{}).Compile(t.Context(), variablesSpec([]string{"age: age(svc)", "fixed: svc.metadata.name"}, `variables.age > duration("2h") && variables.fixed == "a"`))
+	p, errs := newCompiler(t, budget.Limits{}).Compile(t.Context(), variablesSpec([]string{"age: age(svc)", "fixed: svc.metadata.name"}, `variables.age > duration("2h") && variables.fixed == "a"`))
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 )
 
 // What is done for a Cleaner is done as the account by its spec; but a run that is stopped is ended as the account with which
@@ -61,7 +61,7 @@ func TestRunsEndAsTheAccountThatBeganThem(t *testing.T) {
 			r := newRig(t, done())
 			r.opts.DefaultServiceAccount = tc.byDefault
 			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec(tc.named), Status: v1alpha1.CleanerStatus{Run: tc.run}}
-			got, err := r.clientsForRun(c, &assignment.Assignment{Work: c.Work()}, newMemory("uid"))
+			got, err := r.clientsForRun(c, &resolvedspec.Assignment{Work: c.Work()}, newMemory("uid"))
 			if err != nil {
 				t.Fatal(err)
 			}

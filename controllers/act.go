@@ -15,16 +15,16 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/records"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/report"
-	"github.com/vtex/cleaner/controllers/internal/shown"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -56,7 +56,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 		return reportedPlan{live}, err
 	}
 	now := p.r.clock.Now()
-	if slow := !inTime || moments.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
+	if slow := !inTime || monotime.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
 		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: takesNoAction + slowReads + "."}
 	}
 	if obstacle.IsRefusal() {
@@ -97,7 +97,7 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 		return err
 	}
 	if in.Release != nil {
-		in.Release.Detail = shown.CleanText(in.Release.Detail)
+		in.Release.Detail = sanitize.CleanText(in.Release.Detail)
 	}
 	return nil
 }
@@ -282,10 +282,10 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 		return err
 	}
 	if unread != nil {
-		p.mem.run.ReleaseUnread(shown.CleanText(unread.Error()), p.r.clock.Now())
+		p.mem.run.ReleaseUnread(sanitize.CleanText(unread.Error()), p.r.clock.Now())
 		return nil
 	}
-	rel.Begun = records.IsMark(p.store.Ring, p.store.Cleaner, run, rel.Mark)
+	rel.Begun = signedrecords.IsMark(p.store.Ring, p.store.Cleaner, run, rel.Mark)
 	p.mem.run.LookedAtRelease(run, rel.Release, p.r.clock.Now())
 	return nil
 }
@@ -298,7 +298,7 @@ func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.
 	defer stop()
 	read(limited, turn)
 	if following.Err() != nil && ctx.Err() == nil {
-		return store.ErrChanged
+		return cleanerstore.ErrChanged
 	}
 	return nil
 }

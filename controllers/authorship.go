@@ -16,12 +16,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/records"
-	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/rights"
@@ -90,12 +90,12 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 			said = fmt.Sprintf("the operator discarded it; the outcome of run %d is unknown", forged.Run.Number)
 		}
 		known = &v1alpha1.CleanerStatus{
-			Runs:            records.FindHighestRun(&forged),
+			Runs:            signedrecords.FindHighestRun(&forged),
 			LastRequestedAt: p.store.RequestedAt(), // else to forge it would be to ask
 		}
 	}
 	err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
-		if *s = records.CopyRecord(known); s.RecordedAt == nil {
+		if *s = signedrecords.CopyRecord(known); s.RecordedAt == nil {
 			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
 	})
@@ -107,7 +107,7 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	p.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
 	p.journal.RememberActions(v1alpha1.Action{
-		Object: "status.run", Rule: "record", Action: "replace", Time: journal.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+		Object: "status.run", Rule: "record", Action: "replace", Time: actionlog.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
 }
@@ -150,7 +150,7 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 	}
 	switch {
 	case refused.IsRefusal():
-		m.AuthorRefused(refused.Reason, shown.CleanText(refused.Message), p.r.clock.Now().Add(authorRetry))
+		m.AuthorRefused(refused.Reason, sanitize.CleanText(refused.Message), p.r.clock.Now().Add(authorRetry))
 	case p.clients.Account.IsOperator():
 		m.AuthorReviewed(reviewed, now)
 	default: // the API server judges each request
@@ -229,8 +229,8 @@ func (o *Options) fingerprintWork(work *v1alpha1.Work) (string, error) {
 }
 
 // assignments reads what Cleaners are to do.
-func (r *CleanerReconciler) assignments() assignment.Reader {
-	return assignment.Reader{Client: r.client}
+func (r *CleanerReconciler) assignments() resolvedspec.Reader {
+	return resolvedspec.Reader{Client: r.client}
 }
 
 // fingerprintOf is the fingerprint of what a Cleaner is to do now.
@@ -244,13 +244,13 @@ func (r *CleanerReconciler) fingerprintOf(ctx context.Context, c v1alpha1.Owner)
 
 // clientsBySpec returns the clients of the account in the current spec. Nothing is evaluated and nothing begins with any others: the
 // author has not answered for the account that an open run was begun with.
-func (r *CleanerReconciler) clientsBySpec(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
+func (r *CleanerReconciler) clientsBySpec(c v1alpha1.Owner, a *resolvedspec.Assignment, mem *memory) (*clients.Set, error) {
 	return r.clientsOf(r.opts.identityPolicy().AccountBySpec(c, a.Work), mem)
 }
 
 // clientsForRun are the clients with which an open run is carried on: those of the account by the spec, or, for a run that is
 // stopped, those with which it was begun.
-func (r *CleanerReconciler) clientsForRun(c v1alpha1.Owner, a *assignment.Assignment, mem *memory) (*clients.Set, error) {
+func (r *CleanerReconciler) clientsForRun(c v1alpha1.Owner, a *resolvedspec.Assignment, mem *memory) (*clients.Set, error) {
 	account := r.opts.identityPolicy().AccountBySpec(c, a.Work)
 	if run := c.State().Run; run != nil && run.Result == "" {
 		fingerprint, err := mem.fingerprintWork(a, &r.opts)

@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/confirm"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
@@ -165,7 +165,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	switch {
 	case !inTime && b.later && b.isOver():
 		return plan.Plan{}, reportedPlan{}, errOver
-	case !inTime, moments.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
+	case !inTime, monotime.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+slowReads+"."
 		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
@@ -192,7 +192,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
 	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
-	last, b.executor.in, inTime = confirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
 		return b.evaluator.computePlan(ctx, in)
 	}, b.executor.isLate)
@@ -259,7 +259,7 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 		return reportedPlan{}, false, err
 	}
 	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
-		return reportedPlan{}, false, store.ErrChanged
+		return reportedPlan{}, false, cleanerstore.ErrChanged
 	}
 	if refusal := b.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
@@ -303,7 +303,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	run.ServiceAccountName = b.clients.Account.RecordedName(b.store.Cleaner)
 	err = b.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader):
 		return plan.Plan{}, err
 	case err != nil: // the write may or may not have succeeded, and the same rows may be in both batches
 		b.mem.run = life.Memory{}
@@ -357,7 +357,7 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	}
 	b.journal.TellSteps(b.executor.acted)
 	if b.executor.unsent && len(b.executor.acted) == 0 {
-		return false, store.ErrChanged
+		return false, cleanerstore.ErrChanged
 	}
 	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
 }
@@ -369,7 +369,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 	}
 	w.decideAgain(ctx)
 	if w.callsForItself() { // throttle it to MinInterval
-		w.decision.Next = moments.ChooseEarlier(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
+		w.decision.Next = monotime.ChooseEarlier(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
 		return allDecided
 	}
 	return moreToDo
@@ -403,7 +403,7 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 	switch {
 	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
 		d = p.describeRehearsal(d)
-		d.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
+		d.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 		return reportedPlan{d}, p.endTick(ctx, d)
 	case p.asksForDeeds(d):
 		return p.describeUnconfirmed(d), nil
@@ -430,7 +430,7 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 
 // leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
 func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
-	d.Next = moments.ChooseEarlier(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
+	d.Next = monotime.ChooseEarlier(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 	if p.isDryRun() {
 		d = p.describeRehearsal(d)
 	}
@@ -455,7 +455,7 @@ func (p *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
 // describeUnconfirmed returns what to report when all remaining items wait for live reads to confirm them.
 func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
 	out := p.mem.paused
-	out.Next = moments.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
+	out.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 	out.Pending, out.Withheld = d.Pending, d.Withheld
 	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused
 	if len(out.Errors) == 0 {

@@ -21,7 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 )
 
 // workersAtOnce is how many Cleaners are worked on at a time.
@@ -74,7 +74,7 @@ func TestEvaluationsShareMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer debug.SetGCPercent(debug.SetGCPercent(50)) // so that what is in use is known often
 			rigs, called := make([]*rig, workersAtOnce), map[string]chan struct{}{}
-			turns := ration.NewTurns(clock.RealClock{}, func(key types.NamespacedName) { called[key.Name] <- struct{}{} })
+			turns := memoryquota.NewTurns(clock.RealClock{}, func(key types.NamespacedName) { called[key.Name] <- struct{}{} })
 			for i := range rigs {
 				rigs[i] = newRig(t, newCleaner())
 				c := rigs[i].cleaner()
@@ -123,9 +123,9 @@ func TestWaitsForItsTurn(t *testing.T) {
 	c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
 	r := newRig(t, c)
 	var called []types.NamespacedName
-	r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
+	r.turns = memoryquota.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
 	other := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
-	if !other.HoldBytes(2 * ration.Small) {
+	if !other.HoldBytes(2 * memoryquota.Small) {
 		t.Fatal("nobody may take much")
 	}
 	if result := r.pass(); result.RequeueAfter != turnRetry || len(r.cleaner().Status.Conditions) > 0 {
@@ -150,7 +150,7 @@ func TestWaitsForItsTurn(t *testing.T) {
 		t.Errorf("it has answered %q, and done %v", s.LastRequestedAt, s.LastActions)
 	}
 	late := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
-	if !late.HoldBytes(2 * ration.Small) {
+	if !late.HoldBytes(2 * memoryquota.Small) {
 		t.Error("it keeps its turn after the pass")
 	}
 }
@@ -159,9 +159,9 @@ func TestWaitsForItsTurn(t *testing.T) {
 func TestSuspendedCleanersLeaveTheLine(t *testing.T) {
 	fake := clocktesting.NewFakeClock(epoch.Add(time.Hour))
 	var called []types.NamespacedName
-	turns := ration.NewTurns(fake, func(key types.NamespacedName) { called = append(called, key) })
+	turns := memoryquota.NewTurns(fake, func(key types.NamespacedName) { called = append(called, key) })
 	holder := turns.BeginPass(types.NamespacedName{Namespace: "shop", Name: "holder"})
-	if !holder.HoldBytes(2 * ration.Small) {
+	if !holder.HoldBytes(2 * memoryquota.Small) {
 		t.Fatal("nobody may take much")
 	}
 	rigs := map[types.NamespacedName]*rig{}
@@ -179,7 +179,7 @@ func TestSuspendedCleanersLeaveTheLine(t *testing.T) {
 	holder.EndPass()
 	other := types.NamespacedName{Name: "of-the-cluster"}
 	waiting := turns.BeginPass(other)
-	if waiting.HoldBytes(2 * ration.Small) {
+	if waiting.HoldBytes(2 * memoryquota.Small) {
 		t.Fatal("two take much")
 	}
 	waiting.EndPass()
@@ -193,7 +193,7 @@ func TestSuspendedCleanersLeaveTheLine(t *testing.T) {
 		rigs[called[n]].pass()
 	}
 	again := turns.BeginPass(other)
-	if !slices.Contains(called, other) || !again.HoldBytes(2*ration.Small) {
+	if !slices.Contains(called, other) || !again.HoldBytes(2*memoryquota.Small) {
 		t.Errorf("%v were called, and no turn is left for another", called)
 	}
 	if len(called) > 3 {

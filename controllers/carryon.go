@@ -15,11 +15,11 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/records"
-	"github.com/vtex/cleaner/controllers/internal/rows"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/rowreader"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -156,7 +156,7 @@ func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
 
 // lookRows reads the objects of rows live.
 func (p *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight {
-	reader := &rows.Reader{
+	reader := &rowreader.Reader{
 		Live: p.clients.Live, Resolver: p.r.resolver, Owner: p.planOwner(), Work: p.assignment.Work, Protection: p.r.opts.newProtection(),
 	}
 	return reader.LookRows(ctx, p.store.Cleaner.State().Run.Rows, which)
@@ -210,7 +210,7 @@ func (p *openRun) recordResult(ctx context.Context, req life.Request) error {
 // deleteSelf deletes the Cleaner, at the version that was read.
 func (p *openRun) deleteSelf(ctx context.Context) error {
 	if !p.r.opts.Lease.Fresh() {
-		return store.ErrNotLeader
+		return cleanerstore.ErrNotLeader
 	}
 	finished := p.store.Cleaner.State().Run
 	uid, version := p.store.Read.GetUID(), p.store.Read.GetResourceVersion()
@@ -226,7 +226,7 @@ func (p *openRun) deleteSelf(ctx context.Context) error {
 // startUninstall hands the release of the run to the pool.
 func (p *openRun) startUninstall(ctx context.Context, start bool) error {
 	m, run, spec := &p.mem.run, p.store.Cleaner.State().Run, p.assignment.Work.Helm
-	mark, err := records.SignMark(p.store.Ring, p.store.Cleaner, run)
+	mark, err := signedrecords.SignMark(p.store.Ring, p.store.Cleaner, run)
 	if err != nil {
 		return err
 	}

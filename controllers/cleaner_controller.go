@@ -15,14 +15,14 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/internal/evaluating"
+	"github.com/vtex/cleaner/controllers/internal/evalcancel"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/jobs"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -46,9 +46,9 @@ type CleanerReconciler struct {
 	clock    clock.Clock
 	memories memories
 	// turns are for passes that take much memory.
-	turns *ration.Turns
+	turns *memoryquota.Turns
 	// evaluations are those under way, and slots those that they have.
-	evaluations evaluating.Evaluations
+	evaluations evalcancel.Evaluations
 	slots       *fair.Slots
 	// readings are slots in which records of releases are read.
 	readings *fair.Slots

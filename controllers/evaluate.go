@@ -13,12 +13,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/controllers/internal/findings"
-	"github.com/vtex/cleaner/controllers/internal/looks"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
+	"github.com/vtex/cleaner/controllers/internal/staleness"
+	"github.com/vtex/cleaner/controllers/internal/statusfindings"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // mayEvaluate returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
@@ -215,7 +215,7 @@ func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.Asked
 	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
-		p.mem.Holds, p.mem.looks = d.Holds, looks.Looks{Steady: d.Steady, Again: d.NextCheck}
+		p.mem.Holds, p.mem.looks = d.Holds, staleness.Looks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
 		p.skipLook(in.Now)
 	}
@@ -270,7 +270,7 @@ func (p *evaluator) skipLook(now time.Time) {
 }
 
 // checkTurn returns errNoTurn if the pass was refused memory; its decisions must then be discarded.
-func checkTurn(share *ration.Share) error {
+func checkTurn(share *memoryquota.Share) error {
 	if _, refused := share.FindWait(); refused {
 		return errNoTurn
 	}
@@ -293,11 +293,11 @@ func (p *evaluator) askAgain(d reportedPlan) time.Time {
 	if len(p.mem.Holds) > 0 { // also while a decision is said again
 		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
 			if at.After(p.mem.evaluated) {
-				again = moments.ChooseEarlier(again, at)
+				again = monotime.ChooseEarlier(again, at)
 			}
 		}
 	}
-	again = moments.ChooseEarlier(again, p.triggers.NextTick())
+	again = monotime.ChooseEarlier(again, p.triggers.NextTick())
 	soon := p.r.clock.Now().Add(rightsRetry)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
 	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
@@ -336,12 +336,12 @@ func reportFindings(p *pass) {
 	for i := range p.wanted.Errors {
 		wrong[p.wanted.Errors[i].Rule] = true
 	}
-	st.Findings = findings.UpdateFindings(st.Findings, p.assignment.Work.Rules, findReported(p), wrong)
+	st.Findings = statusfindings.UpdateFindings(st.Findings, p.assignment.Work.Rules, findReported(p), wrong)
 }
 
 // findReported returns the items of the decision that were reported.
-func findReported(p *pass) findings.Reported {
-	now, out, seen := p.r.clock.Now(), findings.Reported{}, map[plan.ItemKey]bool{}
+func findReported(p *pass) statusfindings.Reported {
+	now, out, seen := p.r.clock.Now(), statusfindings.Reported{}, map[plan.ItemKey]bool{}
 	for i := range p.wanted.Steps {
 		s := &p.wanted.Steps[i]
 		if s.IsDeed() {

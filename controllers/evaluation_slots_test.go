@@ -17,8 +17,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 )
 
 // newEvaluator is the evaluator of a Cleaner in a namespace of its own, whose last evaluation took so long.
@@ -27,7 +27,7 @@ func (r *rig) newEvaluator(namespace string, took time.Duration) *evaluator {
 	mem.took = took
 	c := r.cleaner()
 	c.Namespace = namespace
-	return newPass(r.CleanerReconciler, c, types.NamespacedName{Namespace: namespace, Name: r.name}, assignment.Assignment{Work: c.Work()}, mem).evaluator
+	return newPass(r.CleanerReconciler, c, types.NamespacedName{Namespace: namespace, Name: r.name}, resolvedspec.Assignment{Work: c.Work()}, mem).evaluator
 }
 
 // Every evaluation has a slot, however quick the last one of its Cleaner was: so no more compute than there are slots.

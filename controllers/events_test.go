@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/events"
-	"github.com/vtex/cleaner/controllers/internal/journal"
 )
 
 // talkative has as many rules as there may be, each of which has something new to report each second.
@@ -41,7 +41,7 @@ func TestAPassMakesFewEvents(t *testing.T) {
 	for range 3 {
 		r.pass()
 		said := r.said()
-		if len(said) != journal.EventsOfPass {
+		if len(said) != actionlog.EventsOfPass {
 			t.Fatalf("it makes %d Events", len(said))
 		}
 		full := 0
@@ -49,7 +49,7 @@ func TestAPassMakesFewEvents(t *testing.T) {
 			if !strings.HasPrefix(text, "Normal Reported r-") || len(text) > len("Normal Reported ")+events.MaxNote {
 				t.Errorf("it says %.40q in %d bytes", text, len(text))
 			}
-			if strings.HasSuffix(text, fmt.Sprintf("…; and %d more", 64-journal.EventsOfPass)) {
+			if strings.HasSuffix(text, fmt.Sprintf("…; and %d more", 64-actionlog.EventsOfPass)) {
 				full++
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/findings"
-	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/internal/statusfindings"
 )
 
 // What rules report is in status and metrics for as long as it is so: the first of it by name, and how much it is.
@@ -107,7 +107,7 @@ func TestFindingsStayWhileNobodyKnows(t *testing.T) {
 // What findings say is bounded, whatever rules report and how many do; how much is found is not.
 func TestFindingsAreBounded(t *testing.T) {
 	long := strings.Repeat("<long>", 165) // a key may have 1024 bytes, and a reason too
-	for rules, most := range map[int]int{1: findings.MaxItems, 8: 5, 64: 1} {
+	for rules, most := range map[int]int{1: statusfindings.MaxItems, 8: 5, 64: 1} {
 		t.Run(fmt.Sprint(rules), func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})
 			rule := c.Spec.Rules[0]
@@ -130,16 +130,16 @@ func TestFindingsAreBounded(t *testing.T) {
 					t.Errorf("rule %s has %d findings, and names %d", f.Rule, f.Count, len(f.Items))
 				}
 				for _, text := range append(f.Items, f.Rule, f.Message) {
-					if bytes += len(text); len(text) > shown.MaxText {
+					if bytes += len(text); len(text) > sanitize.MaxText {
 						t.Errorf("a text has %d bytes", len(text))
 					}
 				}
 			}
-			if bytes > findings.MaxBytes {
+			if bytes > statusfindings.MaxBytes {
 				t.Errorf("the texts have %d bytes", bytes)
 			}
 			text, err := json.Marshal(all)
-			if err != nil || len(text) > 6*findings.MaxBytes {
+			if err != nil || len(text) > 6*statusfindings.MaxBytes {
 				t.Errorf("they are written in %d bytes: %v", len(text), err)
 			}
 			if series := r.measured("cleaner_findings"); len(series) > 51 { // as many as a namespace has names, and one for all others

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/trimmed"
+	"github.com/vtex/cleaner/controllers/cachetrim"
 )
 
 // Nothing that the operator writes takes away what others have written into the metadata, although its cache has no more of that.
@@ -30,7 +30,7 @@ func TestForeignMetadataStays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.Labels, c.Annotations = map[string]string{"team": "a"}, map[string]string{"example.com/note": "b", v1alpha1.AnnotationRequestedAt: "now"}
 			c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}}
-			for i := range 2 * trimmed.MaxCachedFinalizers {
+			for i := range 2 * cachetrim.MaxCachedFinalizers {
 				c.Finalizers = append(c.Finalizers, fmt.Sprint("example.com/f", i))
 			}
 			c.Spec.CloudEventSink = "http://127.0.0.1:1"
@@ -53,7 +53,7 @@ func TestForeignMetadataStays(t *testing.T) {
 					if err := c.Get(ctx, key, o, opts...); err != nil {
 						return err
 					}
-					_, err := trimmed.TrimObject(o)
+					_, err := cachetrim.TrimObject(o)
 					return err
 				},
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {

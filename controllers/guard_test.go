@@ -26,13 +26,13 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/jobs"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/patched"
-	"github.com/vtex/cleaner/controllers/internal/ration"
-	"github.com/vtex/cleaner/controllers/internal/records"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/skew"
-	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -116,7 +116,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	sign(t, keys.ring, c)
 	known := c.DeepCopy()
 	change(known)
-	r := &CleanerReconciler{keys: keys, pool: jobs.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: ration.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
+	r := &CleanerReconciler{keys: keys, pool: jobs.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *life.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.openPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
@@ -145,7 +145,7 @@ func newTestKeys(t testing.TB) testKeys {
 // sign signs the record of a Cleaner.
 func sign(t testing.TB, ring signing.Ring, c v1alpha1.Owner) {
 	t.Helper()
-	if err := records.SignRecord(ring, c, c.State(), time.Unix(1700000000, 0)); err != nil {
+	if err := signedrecords.SignRecord(ring, c, c.State(), time.Unix(1700000000, 0)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,14 +159,14 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		want   error
 	}{
 		"AsCommitted": {},
-		"Suspended":   {change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true; c.Generation = 2 }, want: store.ErrChanged},
-		"DryRun":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun; c.Generation = 2 }, want: store.ErrChanged},
-		"Edited":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"}; c.Generation = 2 }, want: store.ErrChanged},
+		"Suspended":   {change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true; c.Generation = 2 }, want: cleanerstore.ErrChanged},
+		"DryRun":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun; c.Generation = 2 }, want: cleanerstore.ErrChanged},
+		"Edited":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"}; c.Generation = 2 }, want: cleanerstore.ErrChanged},
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
-		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: store.ErrChanged},
-		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: store.ErrChanged},
-		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: store.ErrNotLeader},
-		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: store.ErrChanged},
+		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: cleanerstore.ErrChanged},
+		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: cleanerstore.ErrChanged},
+		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: cleanerstore.ErrNotLeader},
+		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: cleanerstore.ErrChanged},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 )
 
 // Somebody has the turn for much memory for half a minute each half an hour, while a rule waits for an hour, or less, until something has
@@ -45,7 +45,7 @@ func TestWaitingForATurn(t *testing.T) {
 				c.Spec.Rules[0].When = tc.when
 			}
 			r := newRig(t, c)
-			turns := ration.NewTurns(r.clock, func(types.NamespacedName) {})
+			turns := memoryquota.NewTurns(r.clock, func(types.NamespacedName) {})
 			r.turns = turns
 			r.clock.Step(10 * time.Minute)
 			began := r.clock.Now()
@@ -56,7 +56,7 @@ func TestWaitingForATurn(t *testing.T) {
 					continue
 				}
 				other := turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
-				if !other.HoldBytes(2 * ration.Small) {
+				if !other.HoldBytes(2 * memoryquota.Small) {
 					t.Fatal("nobody may take much")
 				}
 				for n := range 3 {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -164,7 +164,7 @@ func TestAnItemRestsOnFewObjects(t *testing.T) {
 func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 	r := newRig(t, confirming(greedy(8_000, "")))
 	var called []types.NamespacedName
-	r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
+	r.turns = memoryquota.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
 	began, ended := make(chan struct{}), make(chan ctrl.Result)
 	var once sync.Once
 	live := r.own.Live
@@ -187,7 +187,7 @@ func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 	key := types.NamespacedName{Namespace: "other", Name: "c"}
 	other := r.turns.BeginPass(key)
 	for range 3 {
-		if other.HoldBytes(2 * ration.Small) {
+		if other.HoldBytes(2 * memoryquota.Small) {
 			t.Fatal("two have their turn")
 		}
 		other.EndPass()
@@ -197,7 +197,7 @@ func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 	if result := <-ended; result.RequeueAfter != turnRetry {
 		t.Errorf("it comes back in %s", result.RequeueAfter)
 	}
-	if len(called) != 1 || called[0] != key || !other.HoldBytes(2*ration.Small) {
+	if len(called) != 1 || called[0] != key || !other.HoldBytes(2*memoryquota.Small) {
 		t.Errorf("%v was called, and another has no turn", called)
 	}
 	if e := r.cleaner().Status.LastEvaluation; e != nil {

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
-	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/looks"
 	"github.com/vtex/cleaner/controllers/internal/remembered"
-	"github.com/vtex/cleaner/controllers/internal/shown"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/internal/staleness"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -30,7 +30,7 @@ import (
 // that holds the Cleaner's key touches it.
 type memory struct {
 	uid       types.UID
-	persisted store.Memory
+	persisted cleanerstore.Memory
 	rebuilt
 	shortcuts
 }
@@ -39,10 +39,10 @@ type memory struct {
 type rebuilt struct {
 	run      life.Memory
 	judged   judged
-	journal  journal.Memory
+	journal  actionlog.Memory
 	triggers triggers.Memory
 	pauses
-	looks looks.Looks
+	looks staleness.Looks
 	remembered.Items
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
@@ -143,7 +143,7 @@ func newMemory(uid types.UID) *memory {
 }
 
 // fingerprintWork returns the fingerprint of what a Cleaner does, computed once for each version.
-func (m *memory) fingerprintWork(a *assignment.Assignment, o *Options) (string, error) {
+func (m *memory) fingerprintWork(a *resolvedspec.Assignment, o *Options) (string, error) {
 	if m.fingerprint != "" && m.version == a.Version {
 		return m.fingerprint, nil
 	}
@@ -190,7 +190,7 @@ func (m *memory) forgetUnconfirmed() {
 // resumeReads lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
 // annotation.
 func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
-	asked := version + " " + shown.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+	asked := version + " " + sanitize.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
 		m.AskAgain()

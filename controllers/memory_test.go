@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -67,7 +67,7 @@ func TestQueriesAreMadeOnce(t *testing.T) {
 	queries := func(name string) *snapshot.TargetQuery {
 		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
-		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, assignment.Assignment{Work: work, Version: version}, m)
+		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: work, Version: version}, m)
 		q := &p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)[0]
 		if q.Err != nil || q.Name != name || q.Namespace != "shop" {
 			t.Errorf("version %s: it asks for %q in %q (%v), want %q", version, q.Name, q.Namespace, q.Err, name)

@@ -17,18 +17,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
-	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/ration"
-	"github.com/vtex/cleaner/controllers/internal/records"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/report"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
@@ -52,15 +52,15 @@ var errNoTurn = errors.New("another Cleaner is using the shared memory budget")
 type pass struct {
 	r *CleanerReconciler
 	// store is the Cleaner as it is stored, triggers say when it is evaluated, and journal reports what was done for it.
-	store    *store.Stored
+	store    *cleanerstore.Stored
 	triggers *triggers.Triggers
-	journal  *journal.Journal
+	journal  *actionlog.Journal
 	// assignment is what the Cleaner is to do.
-	assignment assignment.Assignment
+	assignment resolvedspec.Assignment
 	mem        *memory
 	clients    *clients.Set
 	// share is what the pass takes of the memory that all passes share.
-	share *ration.Share
+	share *memoryquota.Share
 	// reads are those of the pass.
 	reads *passReads
 	// wanted is the last decision for which rules were asked; nil if there was none.
@@ -84,11 +84,11 @@ type pass struct {
 }
 
 // newPass begins a pass over a Cleaner as it was read.
-func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a assignment.Assignment, mem *memory) *pass {
-	s := store.New(&store.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
+func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a resolvedspec.Assignment, mem *memory) *pass {
+	s := cleanerstore.New(&cleanerstore.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
 	p := &pass{
 		r: r, store: s, triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), assignment: a, mem: mem,
-		journal: journal.New(s, &journal.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
+		journal: actionlog.New(s, &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
 		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
 	}
 	p.reads = newPassReads(p.share, r.clock)
@@ -174,7 +174,7 @@ func (r *CleanerReconciler) openPass(ctx context.Context, c v1alpha1.Owner, key 
 	}
 	p := newPass(r, c, key, a, mem)
 	if mem.journal.Unwritable {
-		*p.store.Cleaner.State() = records.CopyRecord(p.store.Read.State())
+		*p.store.Cleaner.State() = signedrecords.CopyRecord(p.store.Read.State())
 	}
 	return p, nil
 }
@@ -193,14 +193,14 @@ func (p *pass) planOwner() plan.Owner {
 // events do not wake it.
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
-	if moments.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
+	if monotime.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
 		p.mem.judged = judged{} // it holds all that was read live, and is no longer of use
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: moments.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: monotime.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 
@@ -229,7 +229,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if at := p.store.Cleaner.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = moments.ChooseEarlier(until, p.triggers.NextCheck(now))
+	until = monotime.ChooseEarlier(until, p.triggers.NextCheck(now))
 	if latest := now.Add(atRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}
@@ -240,9 +240,9 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrChanged):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrChanged):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case errors.Is(err, errNoTurn), errors.Is(context.Cause(ctx), ration.ErrTurnOver):
+	case errors.Is(err, errNoTurn), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
 		return ctrl.Result{RequeueAfter: turnRetry}, nil
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
@@ -254,7 +254,7 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	until = p.wakeTime(until, now)
 	due, err := p.journal.SendReport(ctx, now)
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, store.ErrChanged):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrChanged):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -24,8 +24,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
-	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -221,7 +221,7 @@ func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	c := r.cleaner()
 	c.Generation++
 	r.evaluations.CancelOutdated(c)
-	if err := <-ended; !errors.Is(err, store.ErrChanged) {
+	if err := <-ended; !errors.Is(err, cleanerstore.ErrChanged) {
 		t.Errorf("got %v", err)
 	}
 	giveBack()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -25,12 +25,12 @@ const seenBytes = 256
 
 // passReads are the reads of a pass: what they hold counts as taken by the pass until it is read again.
 type passReads struct {
-	share         *ration.Share
+	share         *memoryquota.Share
 	clock         clock.Clock
 	watched, live charge
 }
 
-func newPassReads(share *ration.Share, c clock.Clock) *passReads {
+func newPassReads(share *memoryquota.Share, c clock.Clock) *passReads {
 	return &passReads{share: share, clock: c, watched: charge{share: share}, live: charge{share: share}}
 }
 
@@ -53,7 +53,7 @@ func (r *passReads) meterMoreLive(from snapshot.Reader, until time.Time) boundRe
 
 // charge is what reads hold of the memory of a pass.
 type charge struct {
-	share *ration.Share
+	share *memoryquota.Share
 	held  atomic.Int64
 }
 

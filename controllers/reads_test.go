@@ -12,7 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -33,16 +33,16 @@ func taking(from snapshot.Reader, bytes int64) snapshot.Reader {
 // then, and keeps nothing of it for the next pass.
 func TestReadsWaitForTheirTurn(t *testing.T) {
 	for name, take := range map[string]func(r *rig){
-		"Watched": func(r *rig) { r.own.Watched = taking(r.own.Watched, ration.Small+1) },
-		"Live":    func(r *rig) { r.own.Live = taking(r.own.Live, ration.Small+1) },
+		"Watched": func(r *rig) { r.own.Watched = taking(r.own.Watched, memoryquota.Small+1) },
+		"Live":    func(r *rig) { r.own.Live = taking(r.own.Live, memoryquota.Small+1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, once(), aPod("a", "Succeeded"))
 			take(r)
 			var called []types.NamespacedName
-			r.turns = ration.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
+			r.turns = memoryquota.NewTurns(r.clock, func(key types.NamespacedName) { called = append(called, key) })
 			other := r.turns.BeginPass(types.NamespacedName{Namespace: "other", Name: "c"})
-			if !other.HoldBytes(2 * ration.Small) {
+			if !other.HoldBytes(2 * memoryquota.Small) {
 				t.Fatal("nobody may take much")
 			}
 			if result := r.pass(); result.RequeueAfter != turnRetry || r.cleaner().Status.LastEvaluation != nil || r.cleaner().Status.Run != nil {
@@ -66,7 +66,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 // No pass has more memory for what it reads than the most, also if it has its turn: it says what to write, and does nothing.
 func TestReadsBeyondTheMost(t *testing.T) {
 	r := newRig(t, once(), aPod("a", "Succeeded"))
-	r.own.Live = taking(r.own.Live, ration.Most+1)
+	r.own.Live = taking(r.own.Live, memoryquota.Most+1)
 	r.pass()
 	e := r.cleaner().Status.LastEvaluation
 	if e == nil || e.Reason != v1alpha1.ReasonReadFailed || !strings.Contains(e.Message, "more than 256 MiB") || !strings.Contains(e.Message, "select fewer objects") {
@@ -82,18 +82,18 @@ func TestReadsGiveBackTheirMemory(t *testing.T) {
 	p := newPassReads(share, r.clock)
 	q := snapshot.NewObjectQuery("Pod", "shop", "")
 	for range 10 {
-		if got := p.meterWatched(taking(r.own.Watched, ration.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterWatched(taking(r.own.Watched, memoryquota.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
-		if got := p.meterLive(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
 	}
-	if share.CountRead() != ration.Small*3/4 {
+	if share.CountRead() != memoryquota.Small*3/4 {
 		t.Errorf("%d bytes are taken", share.CountRead())
 	}
-	p.meterMoreLive(taking(r.own.Live, ration.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
-	if share.CountRead() != ration.Small {
+	p.meterMoreLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
+	if share.CountRead() != memoryquota.Small {
 		t.Errorf("with what is read in addition %d bytes are taken", share.CountRead())
 	}
 	if got := p.meterMoreLive(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != plan.Failed || got.Detail != slowReads {
@@ -115,7 +115,7 @@ func TestSeenObjectsTakeMemory(t *testing.T) {
 		}
 	}
 	share := newRig(t, once()).turns.BeginPass(types.NamespacedName{Name: "c"})
-	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, ration.Most/seenBytes+1)}, {}, {}})
+	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, memoryquota.Most/seenBytes+1)}, {}, {}})
 	if work.Targets[2].Delete != (seen[0].State == plan.Failed) {
 		t.Errorf("of more than the most it comes to %s", seen[0].State)
 	}

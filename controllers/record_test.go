@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/records"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -59,7 +59,7 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if err := o.store.API.Client.Get(t.Context(), o.store.Key, stored); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := records.VerifyRecord(rings[2], stored); err != nil {
+	if _, err := signedrecords.VerifyRecord(rings[2], stored); err != nil {
 		t.Errorf("without the first key: %v", err)
 	}
 	if diff := cmp.Diff(o.store.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
@@ -77,7 +77,7 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, err := p.authority.checkOwnership(t.Context()); !errors.Is(err, store.ErrNotLeader) || refusal.IsRefusal() {
+	if refusal, err := p.authority.checkOwnership(t.Context()); !errors.Is(err, cleanerstore.ErrNotLeader) || refusal.IsRefusal() {
 		t.Errorf("got %v, %v", refusal, err)
 	}
 	if p.clients != nil || p.mem.clients != nil {
@@ -140,11 +140,11 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 			if _, err := o.authority.checkOwnership(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got, want := records.CopyRecord(o.store.Read.State()), records.CopyRecord(&last.Status)
-			if !records.ReadTime(&got).After(records.ReadTime(&want)) || records.ReadTime(&got).Year() > 3000 {
-				t.Errorf("written at %s, after %s", records.ReadTime(&got), records.ReadTime(&want))
+			got, want := signedrecords.CopyRecord(o.store.Read.State()), signedrecords.CopyRecord(&last.Status)
+			if !signedrecords.ReadTime(&got).After(signedrecords.ReadTime(&want)) || signedrecords.ReadTime(&got).Year() > 3000 {
+				t.Errorf("written at %s, after %s", signedrecords.ReadTime(&got), signedrecords.ReadTime(&want))
 			}
-			if _, err := records.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
 				t.Error(err)
 			}
 			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
@@ -180,7 +180,7 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
 				}
 			}
-			if _, err := records.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
 				t.Errorf("what takes its place is not signed: %v", err)
 			}
 			o.journal.RecordEvents()
@@ -206,7 +206,7 @@ func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 		t.Errorf("it takes over run %+v", run)
 	}
 	o.storeCleaner(t, signed)
-	if _, err := o.store.BelieveRecord(); !errors.Is(err, records.ErrForeign) {
+	if _, err := o.store.BelieveRecord(); !errors.Is(err, signedrecords.ErrForeign) {
 		t.Errorf("put back: got %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
@@ -92,7 +92,7 @@ func (p *openRun) lookUnknown(ctx context.Context) error {
 	p.mem.run.TakeSights(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
 	if left := p.mem.run.UnknownRows(run); len(left) > 0 {
-		return fmt.Errorf("cannot determine whether %s of the last batch still exist: %s", shown.CountOf(len(left), "object"), sights[left[0]].Failed)
+		return fmt.Errorf("cannot determine whether %s of the last batch still exist: %s", sanitize.CountOf(len(left), "object"), sights[left[0]].Failed)
 	}
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 )
@@ -45,7 +45,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	}
 	b.mem.lane = actuate.RunSteps(all, b.mem.lane, func(i int) {
 		s := &steps[i]
-		results[i] = journal.DescribeDryRun(s.Verb)
+		results[i] = actionlog.DescribeDryRun(s.Verb)
 		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{pass: b.pass, executor: b}); out.Kind != life.AnswerDone {
 			results[i] = "would be refused: " + out.Why
 		}
@@ -57,7 +57,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 		s := &steps[i]
 		b.journal.RememberActions(v1alpha1.Action{
 			Object: s.Shown(b.store.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: journal.AtSecond(b.r.clock), Result: shown.CleanText(result),
+			Action: string(s.Verb) + " (dry run)", Time: actionlog.AtSecond(b.r.clock), Result: sanitize.CleanText(result),
 		})
 	}
 	b.journal.TellDryRun(steps)
@@ -76,6 +76,6 @@ func (p *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 		}
 	}
 	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", shown.CountOf(len(objects), "object"), andRelease(d.Release))
+	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", sanitize.CountOf(len(objects), "object"), andRelease(d.Release))
 	return d
 }

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/ration"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/limits"
-	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 func heap() int64 {
@@ -41,7 +41,7 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c)
 			const share = 1 << 20
-			r.memories.Bounds = ration.Bounds{Cleaner: share, Namespace: share, Namespaces: share, Cluster: share}
+			r.memories.Bounds = memoryquota.Bounds{Cleaner: share, Namespace: share, Namespaces: share, Cluster: share}
 			r.pass() // compiles
 			mem := r.memories.memoryOf(r.key())
 			mem.ForgetItems()
@@ -72,7 +72,7 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 		m := s.memoryOf(key)
 		defer s.settleMemory(key, m)
 		room, _ := s.FindRoom(key, m)
-		m.Holds, all[key] = holding(min(count, int(room/holds.HoldBytes))), m
+		m.Holds, all[key] = holding(min(count, int(room/fortimers.HoldBytes))), m
 		return m
 	}
 	modest, cluster := types.NamespacedName{Namespace: "modest", Name: "c"}, types.NamespacedName{Name: "c"}
@@ -82,7 +82,7 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 	for i := range 60 {
 		visit(types.NamespacedName{Namespace: fmt.Sprint("tenant-", i%12), Name: fmt.Sprint(i)}, 50_000).Done = limits.Done{{At: epoch, UID: "x"}}
 	}
-	bounds := ration.DefaultBounds()
+	bounds := memoryquota.DefaultBounds()
 	if took := heap() - before; took > bounds.Namespaces*5/4 {
 		t.Errorf("%d MiB are remembered, of %d", took>>20, bounds.Namespaces>>20)
 	}
@@ -106,12 +106,12 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 }
 
 // holding are so many holds.
-func holding(n int) holds.Holds {
-	made := map[sums.Sum]holds.Hold{}
+func holding(n int) fortimers.Holds {
+	made := map[hashes.Sum]fortimers.Hold{}
 	for i := range n {
-		made[sums.SumOf(fmt.Sprint(i))] = holds.Hold{Since: epoch}
+		made[hashes.SumOf(fmt.Sprint(i))] = fortimers.Hold{Since: epoch}
 	}
-	return holds.Holds{"r": {Since: made}}
+	return fortimers.Holds{"r": {Since: made}}
 }
 
 // Where other Cleaners of its namespace have taken all that may be remembered, a modest one still waits for what is to hold, and still
@@ -131,7 +131,7 @@ func TestAFullNamespaceLeavesRoomForModestCleaners(t *testing.T) {
 				key := types.NamespacedName{Namespace: r.key().Namespace, Name: fmt.Sprint("greedy-", i)}
 				m := r.memories.memoryOf(key)
 				room, _ := r.memories.FindRoom(key, m)
-				m.Holds = holding(int(room / holds.HoldBytes))
+				m.Holds = holding(int(room / fortimers.HoldBytes))
 				r.memories.settleMemory(key, m)
 			}
 			for range 2 {

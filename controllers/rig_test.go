@@ -41,9 +41,9 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/jobs"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -115,7 +115,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	r.CleanerReconciler = &CleanerReconciler{
 		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(deedsAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
 		own:  &clients.Set{Watched: reads(r.readWatched), Live: reads(r.readLive), Actuator: actuator},
-		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: ration.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
+		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
 	r.keepCleaner(c)

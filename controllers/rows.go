@@ -9,13 +9,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/controllers/confirm"
-	"github.com/vtex/cleaner/controllers/internal/looks"
-	"github.com/vtex/cleaner/controllers/internal/shown"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/internal/staleness"
+	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -57,11 +57,11 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	switch {
 	case refusal.IsRefusal():
 		j = life.Judgement{Why: refusal.Message}
-	case moments.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
+	case monotime.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
 		j = life.Judgement{Why: slowReads}
 	}
 	if j.Outcome != life.JudgeFailed {
-		p.mem.Holds, p.mem.looks, p.looked = j.Plan.Holds, looks.Looks{}, true
+		p.mem.Holds, p.mem.looks, p.looked = j.Plan.Holds, staleness.Looks{}, true
 	}
 	m.TakeJudgement(j, in.Now)
 	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
@@ -83,7 +83,7 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	f.settleRows(c, nil)
 	f.journal.TellSteps(f.executor.acted)
 	if f.executor.unsent {
-		return store.ErrChanged
+		return cleanerstore.ErrChanged
 	}
 	return nil
 }
@@ -142,14 +142,14 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			}
 		}
 	}
-	if !confirm.ReadLive(ctx, f.reads.meterMoreLive(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, f.reads.meterMoreLive(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
 		f.executor.run.TakeChange() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()
 	}
 	for _, read := range ask {
 		if why, failed := f.executor.in.Unreadable[read]; failed {
-			f.answerRow(reads[read], life.RowAnswer{Failed: shown.CleanText(why)})
+			f.answerRow(reads[read], life.RowAnswer{Failed: sanitize.CleanText(why)})
 		}
 	}
 	f.executor.run.TakeChange()

@@ -30,14 +30,14 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/credentials"
-	"github.com/vtex/cleaner/controllers/internal/evaluating"
+	"github.com/vtex/cleaner/controllers/internal/evalcancel"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/jobs"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/ration"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -192,7 +192,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
-		clock: opts.Clock, wake: wake, turns: ration.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(countEvaluationSlots(), opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
+		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(countEvaluationSlots(), opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {
@@ -203,8 +203,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	return builder.ControllerManagedBy(mgr).
-		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evaluating.WakesCleaner())).
-		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evaluating.WakesCleaner())).
+		For(&v1alpha1.Cleaner{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evalcancel.WakesCleaner())).
+		Watches(&v1alpha1.ClusterCleaner{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(r.evaluations.WatchCleaners(), evalcancel.WakesCleaner())).
 		Watches(&v1alpha1.CleanerTemplate{}, handler.EnqueueRequestsFromMapFunc(r.assignments().ListUsers), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Source()).
 		WatchesRawSource(wake.NewSource()).

@@ -14,13 +14,13 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/confirm"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
-	"github.com/vtex/cleaner/controllers/internal/reported"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
+	"github.com/vtex/cleaner/controllers/internal/reportdedup"
+	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // followsInBatch is how often a batch goes after an object that has changed.
@@ -162,7 +162,7 @@ func (b *executor) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 
 // isLate reports whether no time is left to evaluate or to read: the pass is over, or the live reads are too old.
 func (b *executor) isLate() bool {
-	return b.isOver() || moments.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
+	return b.isOver() || monotime.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
 }
 
 // decideOthers decides again without the items that have a failed step.
@@ -199,7 +199,7 @@ func (b *executor) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.acted = append(b.acted, *s)
 		if !s.IsDeed() {
 			for _, item := range s.ListItems() {
-				b.mem.Told.NoteReport(item, reported.VersionOf(s), now, b.retryPeriod())
+				b.mem.Told.NoteReport(item, reportdedup.VersionOf(s), now, b.retryPeriod())
 			}
 			return true
 		}
@@ -337,7 +337,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	if len(b.executor.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !confirm.ReadLive(ctx, b.reads.meterMoreLive(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, b.reads.meterMoreLive(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
 		b.executor.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}
@@ -371,7 +371,7 @@ type stepGuard struct {
 
 // LimitWait ends the wait when the live reads are too old: the next pass continues, and others get their turn.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, life.ConfirmationServes-moments.ElapsedTime(o.executor.in.Now, o.r.clock.Now()))
+	return context.WithTimeout(ctx, life.ConfirmationServes-monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()))
 }
 
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
@@ -381,7 +381,7 @@ func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.mem.pace.W
 // on was read lately.
 func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.r.opts.Lease.Fresh() {
-		return store.ErrNotLeader
+		return cleanerstore.ErrNotLeader
 	}
 	c, err := o.r.knownCleaner(ctx, o.store.Key)
 	if err != nil {
@@ -392,9 +392,9 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
-		return store.ErrChanged
-	case moments.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
-		return store.ErrChanged
+		return cleanerstore.ErrChanged
+	case monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+		return cleanerstore.ErrChanged
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
+	"github.com/vtex/cleaner/controllers/jsontrim"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/shallow"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -52,7 +52,7 @@ func (k kubeconfig) newRESTConfig() (*rest.Config, error) {
 	}
 	config.QPS, config.Burst = -1, -1
 	config.WarningHandler = k.warnings
-	shallow.LimitDepth(config)
+	jsontrim.LimitDepth(config)
 	return config, nil
 }
 
@@ -205,7 +205,7 @@ func (c *clusterClient) addObjects(ctx context.Context, world *snapshot.Objects,
 		if !ok {
 			return fmt.Errorf("cannot read a %T", item)
 		}
-		if reason := shallow.CheckWhole(u.Object); reason != nil {
+		if reason := jsontrim.CheckWhole(u.Object); reason != nil {
 			return world.AddUnread(u, reason)
 		}
 		return world.AddObject(u)

@@ -20,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/releases"
+	"github.com/vtex/cleaner/controllers/releasereader"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -223,7 +223,7 @@ func (p *planCommand) readRelease(ctx context.Context, c *manifests.Cleaner, pro
 	if err != nil {
 		return nil, err
 	}
-	return releases.ReadWanted(ctx, config, c.Owner.GetNamespace(), c.Work, protection)
+	return releasereader.ReadWanted(ctx, config, c.Owner.GetNamespace(), c.Work, protection)
 }
 
 func ownerKind(o v1alpha1.Owner) string {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/document"
+	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
 // planView is a plan with what is printed about it.
@@ -26,7 +26,7 @@ type planView struct {
 }
 
 func (s *planView) print(out output.Screen, form string) error {
-	d := document.WritePlan(s.plan, s.owner, s.at, s.warnings)
+	d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
 	if form != output.Table {
 		return out.WriteValue(form, d)
 	}
@@ -34,7 +34,7 @@ func (s *planView) print(out output.Screen, form string) error {
 }
 
 // printPlanTable prints a plan for people.
-func printPlanTable(out output.Screen, p output.Painter, s *planView, d *document.Plan) {
+func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjson.Plan) {
 	out.Printf("%s %s at %s: %s (%s)\n", s.kind, d.Cleaner, formatTime(d.At.Time), p.FormatVerdict(d.Verdict), d.Reason)
 	if s.plan.Message != "" {
 		out.Printf("%s\n", output.EscapeLines(output.ContinuationIndent, s.plan.Message))
@@ -85,7 +85,7 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *documen
 }
 
 // formatVerb returns the verb of a step, with the subresource or "by force".
-func formatVerb(s *document.Step) string {
+func formatVerb(s *planjson.Step) string {
 	switch {
 	case s.Subresource != "":
 		return s.Verb + " " + s.Subresource
@@ -96,7 +96,7 @@ func formatVerb(s *document.Step) string {
 }
 
 // formatObject returns the object of a step, or its key if it has none.
-func formatObject(s *document.Step) string {
+func formatObject(s *planjson.Step) string {
 	name := s.Name + s.Key
 	if s.Namespace != "" {
 		name = s.Namespace + "/" + name

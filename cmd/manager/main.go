@@ -42,11 +42,11 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/internal/version"
 	"github.com/vtex/cleaner/controllers"
-	"github.com/vtex/cleaner/controllers/deadline"
-	"github.com/vtex/cleaner/controllers/leader"
-	"github.com/vtex/cleaner/controllers/shallow"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/jsontrim"
+	"github.com/vtex/cleaner/controllers/leaderlease"
+	"github.com/vtex/cleaner/controllers/requestdeadline"
 	"github.com/vtex/cleaner/controllers/signing/keyring"
-	"github.com/vtex/cleaner/controllers/trimmed"
 	"github.com/vtex/cleaner/webhooks"
 	"github.com/vtex/cleaner/webhooks/serving"
 )
@@ -77,8 +77,8 @@ func runManager(args []string, stdout io.Writer) error {
 		return fmt.Errorf("cannot find the API server: %w", err)
 	}
 	config.UserAgent = "cleaner"
-	shallow.LimitDepth(config)
-	deadline.LimitRequests(config, deadline.RequestLimit)
+	jsontrim.LimitDepth(config)
+	requestdeadline.LimitRequests(config, requestdeadline.RequestLimit)
 	skew := controllers.MeasureSkew(config, f.maxClockSkew, clock.RealClock{}) // before any client uses config
 	mgr, lease, err := newManager(config, f)
 	if err != nil {
@@ -173,7 +173,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 		LeaderElection:          f.leaderElect,
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
-			ReaderFailOnMissingInformer: true, DefaultTransform: trimmed.TrimObject,
+			ReaderFailOnMissingInformer: true, DefaultTransform: cachetrim.TrimObject,
 			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: { // the one with the signing keys
 				Namespaces: map[string]cache.Config{f.namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", f.signingSecret),
 			}},
@@ -185,12 +185,12 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 		if err != nil {
 			return nil, nil, err
 		}
-		fenced := leader.NewLease(lock, clock.RealClock{})
+		fenced := leaderlease.NewLease(lock, clock.RealClock{})
 		options.LeaderElectionResourceLockInterface = fenced
 		lease = fenced
 	}
 	own := rest.CopyConfig(config)
-	trimmed.LimitMetadata(own)
+	cachetrim.LimitMetadata(own)
 	made, err := ctrl.NewManager(own, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot create the manager: %w", err)

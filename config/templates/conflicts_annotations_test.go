@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/spiderpool"
 )
@@ -146,7 +146,7 @@ func expectAll(t *testing.T, world *snapshot.Objects) {
 	if err := world.SortObjects(); err != nil {
 		t.Fatal(err)
 	}
-	patient, err := celenv.NewCompiler(celenv.Options{Limits: meter.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
+	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
 	if err != nil {
 		t.Fatal(err)
 	}

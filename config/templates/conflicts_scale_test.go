@@ -19,7 +19,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/celenv/meter"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/spiderpool"
@@ -38,7 +38,7 @@ func TestSpiderpoolConflictsOfManyAddresses(t *testing.T) {
 	if said := "up to 50,000 addresses in 1,000 pools"; !strings.Contains(string(text), said) {
 		t.Errorf("docs/templates.md does not say %q", said)
 	}
-	patient, err := celenv.NewCompiler(celenv.Options{Limits: meter.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
+	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/podgc"
@@ -66,7 +66,7 @@ type world struct {
 type collector struct {
 	work     *v1alpha1.Work
 	programs *celenv.Programs
-	holds    holds.Holds
+	holds    fortimers.Holds
 }
 
 func play(t *testing.T, tc *podgc.Case) {

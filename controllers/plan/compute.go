@@ -15,9 +15,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
@@ -61,7 +61,7 @@ type Input struct {
 	Lost   map[string]bool
 
 	// Holds is what the plan before this one handed on.
-	Holds holds.Holds
+	Holds fortimers.Holds
 	// Lagging are the items that the watches show with an outdated version of an object: it is unknown whether their holds continue.
 	Lagging map[ItemKey]bool
 	// Done are the deeds of this process, as far as limits still count them.
@@ -140,7 +140,7 @@ type Plan struct {
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is input to the next ComputePlan.
-	Holds holds.Holds
+	Holds fortimers.Holds
 	// TrippedBy is the limit that the plan is over; empty if none.
 	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.
@@ -162,7 +162,7 @@ type Plan struct {
 const always = 10 * 365 * 24 * time.Hour
 
 // NextEvaluation is when to make another plan if nothing happens: at Next, or at NextCheck.
-func (p *Plan) NextEvaluation() time.Time { return moments.ChooseEarlier(p.Next, p.NextCheck) }
+func (p *Plan) NextEvaluation() time.Time { return monotime.ChooseEarlier(p.Next, p.NextCheck) }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func ComputePlan(ctx context.Context, in Input) Plan {
@@ -213,7 +213,7 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 		return p
 	}
 	if !isClosed(results) {
-		p.NextCheck = moments.ChooseEarlier(p.NextCheck, ahead{in}.byOurClock(foresight.Until))
+		p.NextCheck = monotime.ChooseEarlier(p.NextCheck, ahead{in}.byOurClock(foresight.Until))
 		return p
 	}
 	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))
@@ -297,7 +297,7 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 	case err != nil:
 		return invalidPlan(err.Error())
 	case excess.Limit != "":
-		p.TrippedBy, p.Next = excess.Limit, moments.ChooseEarlier(p.Next, excess.Freed)
+		p.TrippedBy, p.Next = excess.Limit, monotime.ChooseEarlier(p.Next, excess.Freed)
 		return p.blockFor(v1alpha1.ReasonLimitExceeded, excess.Message)
 	}
 	return p

@@ -15,7 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // Identify is the UID, or what stands for it in files, where objects have none.
@@ -269,7 +269,7 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 		return false
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
-	d.p.Next = moments.ChooseEarlier(d.p.Next, until)
+	d.p.Next = monotime.ChooseEarlier(d.p.Next, until)
 	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.Stuck) {
 		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
 	}

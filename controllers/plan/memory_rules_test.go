@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
@@ -100,7 +100,7 @@ func TestHolds(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			var holds holds.Holds
+			var holds fortimers.Holds
 			var plan Plan
 			for _, l := range tc.looks {
 				if l.work == nil {
@@ -135,13 +135,13 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-func clone(h holds.Holds) holds.Holds {
+func clone(h fortimers.Holds) fortimers.Holds {
 	if h == nil {
 		return nil
 	}
-	out := holds.Holds{}
+	out := fortimers.Holds{}
 	for name, r := range h {
-		out[name] = holds.RuleHolds{Text: r.Text, Since: maps.Clone(r.Since)}
+		out[name] = fortimers.RuleHolds{Text: r.Text, Since: maps.Clone(r.Since)}
 	}
 	return out
 }

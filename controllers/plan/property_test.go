@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
@@ -271,7 +271,7 @@ func TestWhatHoldsWasSeen(t *testing.T) {
 	const length = 40 * time.Second
 	rapid.Check(t, func(rt *rapid.T) {
 		work := cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = `item.spec.node == "gone"`, length.String() }))
-		var holds holds.Holds
+		var holds fortimers.Holds
 		var since, blind time.Time // of the hold, as far as it was seen
 		now := born.Add(time.Hour)
 		for range 12 {
@@ -322,7 +322,7 @@ func TestALongerForNeverActsEarlier(t *testing.T) {
 		key := rapid.SampledFrom([]string{"", "item.spec.node"}).Draw(rt, "forKey")
 		short, long, fresh := of("40s"), of("70s"), of("40s")
 		short.Rules[0].ForKey, long.Rules[0].ForKey, fresh.Rules[0].ForKey = key, key, key
-		holds := map[*v1alpha1.Work]holds.Holds{}
+		holds := map[*v1alpha1.Work]fortimers.Holds{}
 		now := born.Add(time.Hour)
 		forgets := rapid.IntRange(0, 9).Draw(rt, "forgets")
 		for i := range 10 {

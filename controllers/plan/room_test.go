@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 )
 
 // heap is how many bytes are in use.
@@ -53,7 +53,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 		}
 		return names
 	}
-	look := func(at time.Duration, holds holds.Holds, room int, names ...string) Plan {
+	look := func(at time.Duration, holds fortimers.Holds, room int, names ...string) Plan {
 		var objects []Object
 		for _, name := range names {
 			objects = append(objects, p(name))
@@ -92,7 +92,7 @@ func TestLessRoomNeverActsEarlier(t *testing.T) {
 			r.ForKey = rapid.SampledFrom([]string{"", "item.spec.node"}).Draw(rt, "forKey")
 		}))
 		now := born.Add(time.Hour)
-		var ample, narrow holds.Holds
+		var ample, narrow fortimers.Holds
 		for range 10 {
 			now = now.Add(time.Duration(rapid.IntRange(0, 25).Draw(rt, "passes")) * time.Second)
 			in := over(t, work, drawnPods(rt)...)

@@ -15,8 +15,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/controllers/plan/holds"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // decider is the evaluation of all rules of a spec.
@@ -60,7 +60,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
 	})
 	if len(p.Pending) > 0 {
-		p.Next = moments.ChooseEarlier(p.Next, p.Pending[0].Until)
+		p.Next = monotime.ChooseEarlier(p.Next, p.Pending[0].Until)
 	}
 	if d.blindFor > 0 { // in case that nobody knows until when time changes nothing
 		p.NextCheck = in.Now.Add(d.blindFor / 2)
@@ -83,7 +83,7 @@ type deciding struct {
 	index int
 	rule  *v1alpha1.Rule
 	eval  *celenv.RuleEvaluation
-	holds *holds.Holding // nil without `for`
+	holds *fortimers.Holding // nil without `for`
 	// acting are the items that are acted on, in their order.
 	acting []*acting
 	// reserved are deeds for items that may not be acted on now: their objects are not for later rules either.
@@ -171,12 +171,12 @@ func (r *deciding) keepHolds() {
 	}
 }
 
-func (r *deciding) handHolds(h holds.RuleHolds) {
+func (r *deciding) handHolds(h fortimers.RuleHolds) {
 	if len(h.Since) == 0 {
 		return
 	}
 	if r.p.Holds == nil {
-		r.p.Holds = holds.Holds{}
+		r.p.Holds = fortimers.Holds{}
 	}
 	r.p.Holds[r.rule.Name] = h
 }
@@ -298,7 +298,7 @@ func (r *deciding) holdItem(c *candidate) bool {
 		r.recordUnknown(c.item)
 		return false
 	}
-	c.blindFor = holds.BlindFor(length)
+	c.blindFor = fortimers.BlindFor(length)
 	if length > 0 && r.in.Lagging[ItemKey{Rule: r.rule.Name, Key: c.key}] {
 		r.holds.RecordUnknown(c.waits)
 		c.until = r.in.Now.Add(length)

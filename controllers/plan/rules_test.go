@@ -20,7 +20,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 )
 
@@ -968,7 +968,7 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			in := over(t, cluster(tc.rule), p("a"))
-			in.Holds = holds.Holds{"other": {Text: "kept"}}
+			in.Holds = fortimers.Holds{"other": {Text: "kept"}}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			got := ComputePlan(t.Context(), in)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/limits"
-	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 // Verb says what a step does.
@@ -115,7 +115,7 @@ func (in *Input) MakeDeed(s *Step, at time.Time) limits.Deed {
 type ItemKey struct{ Rule, Key string }
 
 // Sum stands for the item, whichever rule it is of.
-func (k ItemKey) Sum() sums.Sum { return sums.SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
+func (k ItemKey) Sum() hashes.Sum { return hashes.SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
 
 // Read is a live read that a decision rests on.
 type Read struct {

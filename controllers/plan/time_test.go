@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 )
 
 // aged is a Pod that was created with the Cleaner.
@@ -333,7 +333,7 @@ func TestSteady(t *testing.T) {
 			in.Holds = ComputePlan(t.Context(), *in).Holds
 			in.Now = in.Now.Add(time.Minute)
 		}, want: always},
-		"Waiting":      {reason: "what waits is looked at soon then", work: later(`string(time) > "2"`), look: holds.MaxBlind / 2},
+		"Waiting":      {reason: "what waits is looked at soon then", work: later(`string(time) > "2"`), look: fortimers.MaxBlind / 2},
 		"WaitingFor8s": {reason: "and sooner the less it waits", work: cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = `string(time) > "2"`, "8s" })), look: time.Second},
 		"Closed": {reason: "rules are not asked while the conditions do not hold", work: func() *v1alpha1.Work {
 			w := later("true")
@@ -372,7 +372,7 @@ func TestStepsSayHowBlindHoldsMayBe(t *testing.T) {
 		want   time.Duration
 	}{
 		"NoFor":    {"", 0},
-		"Long":     {"1h", holds.MaxBlind},
+		"Long":     {"1h", fortimers.MaxBlind},
 		"Short":    {"20s", 5 * time.Second},
 		"Shortest": {`item.metadata.name == "a" ? duration("20s") : duration("12s")`, 3 * time.Second},
 	} {

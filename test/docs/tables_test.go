@@ -257,7 +257,7 @@ func TestEvents(t *testing.T) {
 		}
 		return true
 	}
-	for _, file := range []string{"controllers/internal/journal/journal.go", "controllers/authorship.go"} {
+	for _, file := range []string{"controllers/internal/actionlog/actionlog.go", "controllers/authorship.go"} {
 		ast.Inspect(parse(t, file), collect)
 	}
 	ast.Inspect(parse(t, "api/v1alpha1/status_types.go"), func(n ast.Node) bool { // the result of a run is one, too

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/notfound"
@@ -138,7 +138,7 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 	if err != nil {
 		return nil, err
 	}
-	o, err := held.ConvertObject(res.GVR, obj)
+	o, err := cachedobjects.ConvertObject(res.GVR, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 		if m, err := meta.Accessor(item); err != nil || !q.Namespaces.MatchesName(m.GetNamespace()) {
 			return err
 		}
-		o, err := held.ConvertObject(res.GVR, item)
+		o, err := cachedobjects.ConvertObject(res.GVR, item)
 		objects = append(objects, o)
 		return err
 	})

@@ -8,10 +8,10 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
-	"github.com/vtex/cleaner/controllers/internal/reported"
+	"github.com/vtex/cleaner/controllers/internal/reportdedup"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 )
@@ -26,7 +26,7 @@ const (
 // Items is what is remembered of items of rules, whose number and names users choose.
 type Items struct {
 	// Holds are since when something holds.
-	Holds holds.Holds
+	Holds fortimers.Holds
 	// Backoff are the objects that wait after failures, and Recreations those that were made anew.
 	Backoff     backoff.Failures
 	Recreations backoff.Recreations
@@ -43,7 +43,7 @@ type Items struct {
 	// Patches need not be made again.
 	Patches patched.Patches
 	// Told are the items of which a report was made.
-	Told reported.Reports
+	Told reportdedup.Reports
 	// Rehearsed are those of which the API server was asked while mode is DryRun.
 	Rehearsed rehearsed.Items
 }
@@ -103,5 +103,5 @@ func (m *Items) AskAgain() {
 func (m *Items) MakeRoom(free int64) *plan.Room {
 	part := free / 8
 	m.Told.GrowBy(part)
-	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / holds.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
+	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / fortimers.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
 }

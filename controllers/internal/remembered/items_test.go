@@ -10,9 +10,9 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/limits"
-	"github.com/vtex/cleaner/controllers/plan/sums"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -23,7 +23,7 @@ func full() *Items {
 	item := plan.ItemKey{Rule: "r", Key: "k"}
 	o := plan.Object{Ref: plan.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
-	m.Holds = holds.Holds{"r": {Since: map[sums.Sum]holds.Hold{item.Sum(): {Since: epoch}}}}
+	m.Holds = fortimers.Holds{"r": {Since: map[hashes.Sum]fortimers.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
 	for range 5 {
 		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)
@@ -115,7 +115,7 @@ func TestAskAgain(t *testing.T) {
 
 func TestMakeRoom(t *testing.T) {
 	m := full()
-	const free = 80 * holds.HoldBytes
+	const free = 80 * fortimers.HoldBytes
 	room := m.MakeRoom(free)
 	if want := 1 + 60; room.Holds != want {
 		t.Errorf("there is room for %d holds, want %d", room.Holds, want)
@@ -132,7 +132,7 @@ func TestMakeRoom(t *testing.T) {
 func TestTrimPlan(t *testing.T) {
 	const many = 1000
 	long := fmt.Sprintf("%0100000d", 0)
-	d := plan.Plan{Reason: "why", Message: long, Refused: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: holds.Holds{"r": {}}}
+	d := plan.Plan{Reason: "why", Message: long, Refused: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: fortimers.Holds{"r": {}}}
 	for range many {
 		d.Pending = append(d.Pending, plan.Pending{Key: long})
 		d.Errors = append(d.Errors, v1alpha1.ItemError{Key: long, Message: long})

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 )
 
 // Memory is what is remembered of one Cleaner. Only the pass over the Cleaner touches it, and the Register between passes.
@@ -27,11 +27,11 @@ type Memory interface {
 // Register holds what is remembered of each Cleaner, within bounds for one Cleaner, one namespace and all. It is safe for concurrent use.
 type Register[M Memory] struct {
 	// Bounds are those from the first pass on; the default ones if zero.
-	Bounds ration.Bounds
+	Bounds memoryquota.Bounds
 
 	mu       sync.Mutex
 	memories map[types.NamespacedName]M
-	book     *ration.Book
+	book     *memoryquota.Book
 	// passing are the Cleaners with a pass in progress. doomed are those of them whose items are all forgotten after the pass.
 	passing, doomed map[types.NamespacedName]bool
 }
@@ -41,10 +41,10 @@ func (r *Register[M]) BeginPass(key types.NamespacedName, create func() M) M {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.book == nil {
-		if r.Bounds == (ration.Bounds{}) {
-			r.Bounds = ration.DefaultBounds()
+		if r.Bounds == (memoryquota.Bounds{}) {
+			r.Bounds = memoryquota.DefaultBounds()
 		}
-		r.book = ration.NewBook(r.Bounds)
+		r.book = memoryquota.NewBook(r.Bounds)
 		r.memories, r.passing, r.doomed = map[types.NamespacedName]M{}, map[types.NamespacedName]bool{}, map[types.NamespacedName]bool{}
 	}
 	m, known := r.memories[key]

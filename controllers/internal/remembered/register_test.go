@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/controllers/internal/ration"
+	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 )
 
 // bytes is a memory of so many bytes.
@@ -33,7 +33,7 @@ func visit(r *Register[*bytes], name string, n int64) *bytes {
 }
 
 func TestRegister(t *testing.T) {
-	r := &Register[*bytes]{Bounds: ration.Bounds{Cleaner: 100, Namespace: 150, Namespaces: 300, Cluster: 100}}
+	r := &Register[*bytes]{Bounds: memoryquota.Bounds{Cleaner: 100, Namespace: 150, Namespaces: 300, Cluster: 100}}
 	if _, known := r.FindRoom(key("a1"), &bytes{}); known {
 		t.Error("before the first pass it is known how much room there is")
 	}
@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 
 // Where all is taken, those forget that have most; one that a pass is about, when that has ended.
 func TestWhoHasMostForgets(t *testing.T) {
-	r := &Register[*bytes]{Bounds: ration.Bounds{Cleaner: 1000, Namespace: 1000, Namespaces: 1500, Cluster: 1000}}
+	r := &Register[*bytes]{Bounds: memoryquota.Bounds{Cleaner: 1000, Namespace: 1000, Namespaces: 1500, Cluster: 1000}}
 	a, b := visit(r, "a1", 900), visit(r, "b1", 500)
 	passing := r.BeginPass(key("a1"), func() *bytes { return nil })
 	c := visit(r, "c1", 500)
@@ -77,13 +77,13 @@ func TestWhoHasMostForgets(t *testing.T) {
 
 func TestTheDefaultBounds(t *testing.T) {
 	r := &Register[*bytes]{}
-	if got := visit(r, "a1", 1<<40).n; got != ration.DefaultBounds().Cleaner {
+	if got := visit(r, "a1", 1<<40).n; got != memoryquota.DefaultBounds().Cleaner {
 		t.Errorf("of one Cleaner %d bytes are remembered", got)
 	}
 }
 
 func TestRegisterIsSafeForConcurrentUse(*testing.T) {
-	r := &Register[*bytes]{Bounds: ration.Bounds{Cleaner: 100, Namespace: 150, Namespaces: 300, Cluster: 100}}
+	r := &Register[*bytes]{Bounds: memoryquota.Bounds{Cleaner: 100, Namespace: 150, Namespaces: 300, Cluster: 100}}
 	var all sync.WaitGroup
 	for n := range 8 {
 		all.Go(func() {

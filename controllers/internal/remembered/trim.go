@@ -7,26 +7,26 @@ import (
 	"strings"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/shown"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 // TrimPlan is as much of a decision as is said of it later: no steps, and not all that waits.
 func TrimPlan(d plan.Plan) plan.Plan {
 	d.Steps, d.Confirm, d.Holds, d.Data = nil, nil, nil, ""
 	d.Message, d.Refused = shortenText(d.Message), shortenText(d.Refused)
-	pending := make([]plan.Pending, min(len(d.Pending), trimmed.MaxListed))
+	pending := make([]plan.Pending, min(len(d.Pending), cachetrim.MaxListed))
 	for i := range pending {
 		pending[i] = d.Pending[i]
 		pending[i].Key = shortenText(pending[i].Key)
 	}
-	errs := make([]v1alpha1.ItemError, min(len(d.Errors), trimmed.MaxListed))
+	errs := make([]v1alpha1.ItemError, min(len(d.Errors), cachetrim.MaxListed))
 	for i := range errs {
 		errs[i] = d.Errors[i]
 		errs[i].Key, errs[i].Message = shortenText(errs[i].Key), shortenText(errs[i].Message)
 	}
-	withheld := make([]plan.Withheld, min(len(d.Withheld), trimmed.MaxListed))
+	withheld := make([]plan.Withheld, min(len(d.Withheld), cachetrim.MaxListed))
 	for i := range withheld {
 		withheld[i] = plan.Withheld{Object: d.Withheld[i].Object, Because: shortenText(d.Withheld[i].Because)}
 	}
@@ -44,7 +44,7 @@ func nilIfEmpty[T any](all []T) []T {
 
 // shortenText is as much of a text as is shown; the rest is not kept in memory.
 func shortenText(text string) string {
-	const most = 4 * shown.MaxText // bytes
+	const most = 4 * sanitize.MaxText // bytes
 	if len(text) <= most {
 		return text
 	}

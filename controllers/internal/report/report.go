@@ -18,19 +18,19 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/shown"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 // Report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
 // resourceVersion.
 type Report struct {
-	Of    *store.Stored
+	Of    *cleanerstore.Stored
 	Work  *v1alpha1.Work
 	Clock clock.PassiveClock
 	// Run is what is known of the open run.
@@ -43,7 +43,7 @@ type Report struct {
 // SetInvalid says that the spec cannot work.
 func (r Report) SetInvalid(findings validation.Findings) {
 	text, _, _ := strings.Cut(findings[0].String(), "\n") // a caret below an expression needs lines of their own
-	message := shown.CleanText(text)
+	message := sanitize.CleanText(text)
 	if n := len(findings); n > 1 {
 		message += fmt.Sprintf(" (and %d more)", n-1)
 	}
@@ -187,7 +187,7 @@ func (r runReport) describeProgress(run *v1alpha1.Run, req life.Request) (messag
 	case v1alpha1.ReasonSuspended:
 		return fmt.Sprintf("Run %d is suspended.", run.Number), false
 	}
-	return fmt.Sprintf("Run %d is in progress: %s.", run.Number, shown.CountOf(len(run.Rows), "object")), false
+	return fmt.Sprintf("Run %d is in progress: %s.", run.Number, sanitize.CountOf(len(run.Rows), "object")), false
 }
 
 // describeRows says what the objects of a run wait for; empty if the reason no longer concerns any object.
@@ -197,7 +197,7 @@ func (r runReport) describeRows(run *v1alpha1.Run, reason string) (message strin
 		open := e.State == life.RowOpen
 		switch {
 		case reason == v1alpha1.ReasonDeletionRefused && open && e.Failed != "":
-			return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, shown.CleanText(e.Failed)), true
+			return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, sanitize.CleanText(e.Failed)), true
 		case reason == v1alpha1.ReasonTargetUnstable && open && e.Unstable:
 			if row, err := plan.ParseRow(run.Rows[i]); err == nil {
 				return fmt.Sprintf("Run %d: %s keeps changing before the operator can delete it, because another client keeps writing to it; the operator will retry.", run.Number, row.Ref), true
@@ -243,8 +243,8 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 	for i := range in.Snapshot {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
-			if len(st.ResolvedTargets) < trimmed.MaxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, shown.CleanText(in.Snapshot[i].Objects[n].NameFor(r.Of.Cleaner.GetNamespace())))
+			if len(st.ResolvedTargets) < cachetrim.MaxResolved {
+				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].NameFor(r.Of.Cleaner.GetNamespace())))
 			}
 		}
 		if why, problem := plan.FindProblem(&r.Work.Targets[i], &in.Snapshot[i]); why != "" {
@@ -283,21 +283,21 @@ func firstError(errs []v1alpha1.ItemError) string {
 	if e.Key != "" {
 		about += fmt.Sprintf(", item %q", e.Key)
 	}
-	return shown.CleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
+	return sanitize.CleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
 }
 
 // setPending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
 func (r Report) setPending(all []plan.Pending) {
 	st := r.draftStatus()
 	st.Pending = nil
-	for _, p := range all[:min(len(all), trimmed.MaxListed)] {
-		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: shown.CleanText(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
+	for _, p := range all[:min(len(all), cachetrim.MaxListed)] {
+		st.Pending = append(st.Pending, v1alpha1.Pending{Rule: p.Rule, Key: sanitize.CleanText(p.Key), Until: metav1.Time{Time: p.Until.Add(time.Second - time.Nanosecond).Truncate(time.Second)}})
 	}
 }
 
 // TemplateMissing says that there is no template of this name, yet.
 func (r Report) TemplateMissing(name string) {
-	message := fmt.Sprintf("CleanerTemplate %q does not exist.", shown.CleanText(name))
+	message := fmt.Sprintf("CleanerTemplate %q does not exist.", sanitize.CleanText(name))
 	r.RemoveConditions(v1alpha1.ConditionTargetsResolved, v1alpha1.ConditionEvaluated, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	r.SetCondition(v1alpha1.ConditionValid, metav1.ConditionFalse, v1alpha1.ReasonTemplateMissing, message)
 	r.setOutcome(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTemplateMissing, Message: message}, r.Clock.Now())
@@ -331,19 +331,19 @@ func (r runReport) setRecurring(req life.Request) {
 
 // setOutcome keeps the time of an evaluation that said the same.
 func (r Report) setOutcome(d plan.Plan, now time.Time) {
-	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: shown.CleanText(d.Message), Conditions: slices.Clone(d.Conditions)}
+	e := &v1alpha1.Evaluation{Time: metav1.NewTime(now), Verdict: d.Verdict, Reason: d.Reason, Message: sanitize.CleanText(d.Message), Conditions: slices.Clone(d.Conditions)}
 	for i := range e.Conditions {
-		e.Conditions[i].Expression, e.Conditions[i].Error = shown.CleanText(e.Conditions[i].Expression), shown.CleanText(e.Conditions[i].Error)
+		e.Conditions[i].Expression, e.Conditions[i].Error = sanitize.CleanText(e.Conditions[i].Expression), sanitize.CleanText(e.Conditions[i].Error)
 	}
-	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), trimmed.MaxListed)])
+	e.Errors = slices.Clone(d.Errors[:min(len(d.Errors), cachetrim.MaxListed)])
 	for i := range e.Errors {
-		e.Errors[i].Key, e.Errors[i].Message = shown.CleanText(e.Errors[i].Key), shown.CleanText(e.Errors[i].Message)
+		e.Errors[i].Key, e.Errors[i].Message = sanitize.CleanText(e.Errors[i].Key), sanitize.CleanText(e.Errors[i].Message)
 	}
 	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().Recurs() { // for a Once Cleaner, the run says it
 		forbidden := d.ListForbidden()
-		e.Withheld = forbidden[:min(len(forbidden), trimmed.MaxListed)]
+		e.Withheld = forbidden[:min(len(forbidden), cachetrim.MaxListed)]
 		for i := range e.Withheld {
-			e.Withheld[i].Object, e.Withheld[i].Because = shown.CleanText(e.Withheld[i].Object), shown.CleanText(e.Withheld[i].Because)
+			e.Withheld[i].Object, e.Withheld[i].Because = sanitize.CleanText(e.Withheld[i].Object), sanitize.CleanText(e.Withheld[i].Because)
 		}
 	}
 	if old := r.draftStatus().LastEvaluation; old != nil {
@@ -398,7 +398,7 @@ func (r Report) draftStatus() *v1alpha1.CleanerStatus { return r.Of.Cleaner.Stat
 // SetCondition says something of the generation that was read.
 func (r Report) SetCondition(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&r.draftStatus().Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: shown.CleanText(message), ObservedGeneration: r.Of.Cleaner.GetGeneration(),
+		Type: kind, Status: status, Reason: reason, Message: sanitize.CleanText(message), ObservedGeneration: r.Of.Cleaner.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
 	r.draftStatus().ObservedGeneration = r.Of.Cleaner.GetGeneration()

@@ -20,12 +20,12 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/internal/store"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/trimmed"
 )
 
 var now = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -40,7 +40,7 @@ func newTestReport(t *testing.T, c *v1alpha1.Cleaner) Report {
 		t.Fatal(err)
 	}
 	return Report{
-		Of:   store.New(&store.API{Clock: clock}, types.NamespacedName{Namespace: "shop", Name: "c"}, c, &store.Memory{}),
+		Of:   cleanerstore.New(&cleanerstore.API{Clock: clock}, types.NamespacedName{Namespace: "shop", Name: "c"}, c, &cleanerstore.Memory{}),
 		Work: c.Work(), Clock: clock, Run: &life.Memory{}, Sender: sender, SuspectClock: func() string { return "" },
 	}
 }
@@ -283,17 +283,17 @@ func TestAnnouncedLook(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	r := newTestReport(t, staying())
 	var d plan.Plan
-	objects := make([]plan.Object, 10*trimmed.MaxResolved)
-	for i := range 10 * trimmed.MaxListed {
+	objects := make([]plan.Object, 10*cachetrim.MaxResolved)
+	for i := range 10 * cachetrim.MaxListed {
 		d.Pending = append(d.Pending, plan.Pending{Rule: "done", Key: fmt.Sprint(i) + "\n", Until: now})
 		d.Withheld = append(d.Withheld, plan.Withheld{Object: fmt.Sprint(i), Because: "protected"})
 	}
 	r.SetEvaluated(plan.Input{Now: now, Snapshot: plan.Snapshot{{State: plan.Complete, Objects: objects}}}, d)
 	s := r.draftStatus()
-	if len(s.Pending) != trimmed.MaxListed || s.Pending[0].Key != "0" && s.Pending[0].Key != "0 " {
+	if len(s.Pending) != cachetrim.MaxListed || s.Pending[0].Key != "0" && s.Pending[0].Key != "0 " {
 		t.Errorf("%d of what waits, of which the first is %+v", len(s.Pending), s.Pending[0])
 	}
-	if len(s.LastEvaluation.Withheld) > trimmed.MaxListed || len(s.ResolvedTargets) != trimmed.MaxResolved || s.ResolvedTargetCount != int64(len(objects)) {
+	if len(s.LastEvaluation.Withheld) > cachetrim.MaxListed || len(s.ResolvedTargets) != cachetrim.MaxResolved || s.ResolvedTargetCount != int64(len(objects)) {
 		t.Errorf("%d withheld, %d of %d targets", len(s.LastEvaluation.Withheld), len(s.ResolvedTargets), s.ResolvedTargetCount)
 	}
 }

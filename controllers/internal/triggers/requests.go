@@ -15,9 +15,9 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/internal/assignment"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 	"github.com/vtex/cleaner/controllers/rights"
 )
@@ -85,7 +85,7 @@ func (p *Triggers) SeeRequest(version string) error {
 		if err != nil {
 			return err
 		}
-		about = own + "/" + assignment.TemplateOf(version)
+		about = own + "/" + resolvedspec.TemplateOf(version)
 	}
 	p.mem.seeRequest(p.of.RequestedAt(), about, p.LaggingNow())
 	p.mem.aboutVersion = version
@@ -105,7 +105,7 @@ func (p *Triggers) JudgeRequest(ctx context.Context) {
 			p.mem.dropRequest(at, why)
 		case schedule.IsMissed(p.work, made.Time, now):
 			p.mem.dropRequest(at, expiredReason(made.Time))
-		case made.Template == assignment.TemplateOf(p.mem.aboutVersion):
+		case made.Template == resolvedspec.TemplateOf(p.mem.aboutVersion):
 			p.mem.asking, p.mem.asks = made.Time, at
 		case !isCurrent(ctx, p.of.API.Live, p.of.Cleaner, made.Template): // else it waits for the watch to show the template
 			p.mem.dropRequest(at, outlivedReason())
@@ -132,7 +132,7 @@ func (p *Triggers) readRequest(now time.Time) (author.Request, dropped) {
 	case err != nil && p.mem.outlived == p.mem.request:
 		return author.Request{}, outlivedReason()
 	case err != nil:
-		return author.Request{Time: p.mem.seenAt, Template: assignment.TemplateOf(p.mem.aboutVersion)}, dropped{}
+		return author.Request{Time: p.mem.seenAt, Template: resolvedspec.TemplateOf(p.mem.aboutVersion)}, dropped{}
 	}
 	return made, dropped{}
 }
@@ -197,7 +197,7 @@ func (p *Triggers) NextCheck(now time.Time) (next time.Time) {
 		next = ends
 	}
 	if p.mem.deferredUntil.After(now) {
-		next = moments.ChooseEarlier(next, p.mem.deferredUntil)
+		next = monotime.ChooseEarlier(next, p.mem.deferredUntil)
 	}
 	return next
 }

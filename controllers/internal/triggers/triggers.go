@@ -10,14 +10,14 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 )
 
 // Triggers are those of one pass over a Cleaner.
 type Triggers struct {
-	of     *store.Stored
+	of     *cleanerstore.Stored
 	work   *v1alpha1.Work
 	policy Policy
 	mem    *Memory
@@ -56,7 +56,7 @@ type Memory struct {
 }
 
 // New returns the Triggers of a Cleaner and its resolved spec.
-func New(of *store.Stored, work *v1alpha1.Work, policy Policy, mem *Memory) *Triggers {
+func New(of *cleanerstore.Stored, work *v1alpha1.Work, policy Policy, mem *Memory) *Triggers {
 	return &Triggers{of: of, work: work, policy: policy, mem: mem}
 }
 

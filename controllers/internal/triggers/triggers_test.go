@@ -19,7 +19,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -57,7 +57,7 @@ func of(t *testing.T, c *v1alpha1.Cleaner, now time.Time, policy Policy, templat
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(templates, c)...).WithStatusSubresource(c).Build()
 	stored := &v1alpha1.Cleaner{}
 	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(c), stored))
-	s := store.New(&store.API{Client: api, Live: api, Lease: leads{}, Clock: clocktesting.NewFakePassiveClock(now)}, client.ObjectKeyFromObject(c), stored, &store.Memory{})
+	s := cleanerstore.New(&cleanerstore.API{Client: api, Live: api, Lease: leads{}, Clock: clocktesting.NewFakePassiveClock(now)}, client.ObjectKeyFromObject(c), stored, &cleanerstore.Memory{})
 	s.Ring = newRing(t)
 	if policy.Ahead == nil {
 		policy.Ahead = func() time.Duration { return 0 }

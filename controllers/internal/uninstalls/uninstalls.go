@@ -18,15 +18,15 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/internal/journal"
-	"github.com/vtex/cleaner/controllers/internal/shown"
-	"github.com/vtex/cleaner/controllers/internal/store"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -119,7 +119,7 @@ func (j *Job) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
 func (j *Job) Do(ctx context.Context) {
 	end := End{Run: j.Run}
 	if p := contain.CatchPanic(func() { end = j.uninstallInTime(ctx) }); p != nil {
-		end.Why = shown.CleanText(p.Error())
+		end.Why = sanitize.CleanText(p.Error())
 	}
 	j.Ended <- end
 	j.Wake(j.Key)
@@ -129,14 +129,14 @@ func (j *Job) Do(ctx context.Context) {
 // has failed: the next one waits, and others get its slot.
 func (j *Job) uninstallInTime(ctx context.Context) End {
 	began := j.Clock.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-moments.ElapsedTime(j.ReviewedAt, began), errStale)
+	ctx, cancel := context.WithTimeoutCause(ctx, reviewServes-monotime.ElapsedTime(j.ReviewedAt, began), errStale)
 	defer cancel()
 	out, err := j.uninstallRelease(ctx)
 	_, failed := errors.AsType[*helm.HookError](err)
 	if err != nil && !failed && errors.Is(context.Cause(ctx), errStale) {
 		err = errStale
 	}
-	took := moments.ElapsedTime(began, j.Clock.Now())
+	took := monotime.ElapsedTime(began, j.Clock.Now())
 	if errors.Is(err, errStale) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
 		err = fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))
 	}
@@ -148,7 +148,7 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	end := End{Run: j.Run, Swept: out.State == helm.Done}
 	note := func(ref plan.Ref, result string) {
 		end.Actions = append(end.Actions, v1alpha1.Action{
-			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: journal.AtSecond(j.Clock), Result: result,
+			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: actionlog.AtSecond(j.Clock), Result: result,
 		})
 	}
 	for _, ref := range out.Created {
@@ -158,20 +158,20 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 		note(ref, "deleted")
 	}
 	for _, k := range out.Kept {
-		note(k.Ref, "kept: "+shown.CleanText(k.Because))
+		note(k.Ref, "kept: "+sanitize.CleanText(k.Because))
 	}
 	switch {
 	case errors.Is(err, errStale):
 	case err != nil:
-		end.Why = shown.CleanText(err.Error())
+		end.Why = sanitize.CleanText(err.Error())
 	case out.State == helm.Upgraded:
 		end.Why = "the release was upgraded, or its release Secret was modified"
 	case out.State == helm.Pending:
 		end.Why = "the release is being installed, upgraded or rolled back"
 	case out.State == helm.HookRunning:
-		end.Why = shown.CleanText(out.Hook + " has not finished yet")
+		end.Why = sanitize.CleanText(out.Hook + " has not finished yet")
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
-		end.Why = shown.CleanText(fmt.Sprintf("%d objects of the release still exist, such as %s", len(out.Remaining), out.Remaining[0]))
+		end.Why = sanitize.CleanText(fmt.Sprintf("%d objects of the release still exist, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
 	return end
 }
@@ -187,7 +187,7 @@ func (j *guard) MayStart() error {
 	if !j.Start {
 		return errors.New("the release no longer has the mark of this uninstall")
 	}
-	if moments.ElapsedTime(j.ConfirmedAt, j.Clock.Now()) >= life.ConfirmationServes {
+	if monotime.ElapsedTime(j.ConfirmedAt, j.Clock.Now()) >= life.ConfirmationServes {
 		return errStale
 	}
 	c, err := j.knownCleaner()
@@ -227,7 +227,7 @@ func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 	switch {
 	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.FinishGrace)):
 		return errors.New("the Cleaner was deleted")
-	case moments.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
+	case monotime.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
 		return errStale
 	}
 	if who, _ := author.Read(j.Ring, c); !reflect.DeepEqual(who.Author, j.Author) {
@@ -240,7 +240,7 @@ func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 // knownCleaner returns the Cleaner as the watch knows it, if its run may continue.
 func (j *guard) knownCleaner() (v1alpha1.Owner, error) {
 	if !j.Lease.Fresh() {
-		return nil, store.ErrNotLeader
+		return nil, cleanerstore.ErrNotLeader
 	}
 	c, err := j.FindCleaner(j.ctx, j.Key)
 	if err != nil {

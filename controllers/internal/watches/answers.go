@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -88,7 +88,7 @@ func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 
 // findSelectedNamespaces lists the namespaces in which a query that is Complete looks, in order; nil stands for all that there are. If
 // their labels choose them, it returns the Namespaces among which they do.
-func (a *answers) findSelectedNamespaces(r *resource, q *snapshot.Query) (names []string, chosenAmong *held.Shelf) {
+func (a *answers) findSelectedNamespaces(r *resource, q *snapshot.Query) (names []string, chosenAmong *cachedobjects.Shelf) {
 	if !r.Namespaced || q.Namespace != "" {
 		return []string{served.NamespaceFor(r.Resource, *q)}, nil
 	}
@@ -101,7 +101,7 @@ func (a *answers) findSelectedNamespaces(r *resource, q *snapshot.Query) (names 
 }
 
 // findNamespace returns a Namespace, nil if there is none, and whether that is known.
-func (a *answers) findNamespace(name string) (o *held.Object, known bool) {
+func (a *answers) findNamespace(name string) (o *cachedobjects.Object, known bool) {
 	all := snapshot.Namespaces{Labels: labels.Everything()}
 	q := all.NewListQuery()
 	l := a.checkCoverage(&q)

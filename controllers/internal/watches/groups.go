@@ -6,7 +6,7 @@ package watches
 import (
 	"sync/atomic"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -35,7 +35,7 @@ type group struct{ namespace, key, value string }
 func (g group) ofManyLabels() group { return group{namespace: g.namespace} }
 
 // hasObject says that an object of the group's namespace is in it.
-func (g group) hasObject(o *held.Object) bool {
+func (g group) hasObject(o *cachedobjects.Object) bool {
 	if many := len(o.Labels) > maxGroupedLabels; many || g.key == "" {
 		return many && g.key == ""
 	}
@@ -100,7 +100,7 @@ type groups struct {
 
 // members are the objects of a group.
 type members struct {
-	held.Shelf
+	cachedobjects.Shelf
 	// unfinished says that the group is being made, without the lock. Until it is, what changes in it is noted in moves.
 	unfinished bool
 	moves      []move
@@ -110,11 +110,11 @@ type members struct {
 
 // move is an object that has come into a group, or has gone.
 type move struct {
-	*held.Object
+	*cachedobjects.Object
 	gone bool
 }
 
-func (m move) apply(s held.Shelf) held.Shelf {
+func (m move) apply(s cachedobjects.Shelf) cachedobjects.Shelf {
 	if m.gone {
 		return s.DeleteObject(m.Namespace, m.Name)
 	}
@@ -135,7 +135,7 @@ func (x groups) begin(g group) *members {
 
 // finish takes in what was found for a group, unless something has changed in it meanwhile: then it returns what. It reports whether that
 // was all there is to do; the group is there if there was room for it.
-func (x groups) finish(g group, m *members, found held.Shelf) (moves []move, done bool) {
+func (x groups) finish(g group, m *members, found cachedobjects.Shelf) (moves []move, done bool) {
 	if x.of[g] != m { // no want asks for it now, or too much has changed
 		return nil, true
 	}
@@ -149,7 +149,7 @@ func (x groups) finish(g group, m *members, found held.Shelf) (moves []move, don
 }
 
 // set sets the members of a group, or drops it if they take too much.
-func (x groups) set(g group, m *members, s held.Shelf) {
+func (x groups) set(g group, m *members, s cachedobjects.Shelf) {
 	m.Shelf = s
 	if g.key == "" { // these are few, and are bounded by what their labels take
 		if s.CountObjects() == 0 {
@@ -182,7 +182,7 @@ func (x groups) dropAll() {
 }
 
 // moveObject moves an object between groups; before or now may be nil. It costs about the same, however many objects there are.
-func (x groups) moveObject(before, now *held.Object) {
+func (x groups) moveObject(before, now *cachedobjects.Object) {
 	for g := range groupsWith(before) {
 		if now == nil || !g.hasObject(now) { // else now takes its place
 			x.move(g, move{before, true})
@@ -232,11 +232,11 @@ func (a *answers) makeGroup(i *informer, g group) {
 	shelves := i.findShelves(namespaces) // what has changed since it began is noted too, and moved again
 	a.mu.RUnlock()
 	sortShelves(shelves)
-	var found held.SortedObjects
+	var found cachedobjects.SortedObjects
 	for _, s := range shelves {
 		found = s.AppendMatching(found, g.hasObject)
 	}
-	made := held.NewShelf(found)
+	made := cachedobjects.NewShelf(found)
 	for range moveRounds {
 		moves, done := a.finishGroup(i, g, m, made)
 		if done {
@@ -257,7 +257,7 @@ func (a *answers) beginGroup(i *informer, g group) *members {
 	return i.groups.begin(g)
 }
 
-func (a *answers) finishGroup(i *informer, g group, m *members, found held.Shelf) ([]move, bool) {
+func (a *answers) finishGroup(i *informer, g group, m *members, found cachedobjects.Shelf) ([]move, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return i.groups.finish(g, m, found)
@@ -311,7 +311,7 @@ func (s *scope) dropDemand(w *want) {
 }
 
 // groupsWith are all groups that an object can be in: few, however many labels it has.
-func groupsWith(o *held.Object) func(yield func(group) bool) {
+func groupsWith(o *cachedobjects.Object) func(yield func(group) bool) {
 	return func(yield func(group) bool) {
 		if o == nil {
 			return

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -61,7 +61,9 @@ func TestGroupsKeepUp(t *testing.T) {
 }
 
 // unreadable are so many objects that nobody can look at.
-func unreadable(n int) held.Shelf { return held.NewShelf(make(held.SortedObjects, n)) }
+func unreadable(n int) cachedobjects.Shelf {
+	return cachedobjects.NewShelf(make(cachedobjects.SortedObjects, n))
+}
 
 // What tenants make as much of as they like is not looked at under the lock that all watches share: there is nothing there that could be
 // looked at. It is so for what has a group and what has none, for a group while it is made, for a whole list, and for Namespaces whose
@@ -81,7 +83,7 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 		e.SetInterests(owner("c"), interests(q))
 		g, grouped := groupOf(s.informer.scope.resource.Resource, &q)
 		if _, stored := feedsOf(e).storeListing(s.informer, &listing{
-			objects: map[string]held.Shelf{"a": unreadable(100), "b": unreadable(100)}, groups: map[group]*members{g.ofManyLabels(): {Shelf: unreadable(100)}},
+			objects: map[string]cachedobjects.Shelf{"a": unreadable(100), "b": unreadable(100)}, groups: map[group]*members{g.ofManyLabels(): {Shelf: unreadable(100)}},
 		}); !stored {
 			t.Fatal("the informer has ended")
 		}
@@ -237,10 +239,10 @@ func TestChangesWhileAGroupIsMade(t *testing.T) {
 	if e.answers.beginGroup(s.informer, g) != nil {
 		t.Error("it is made twice at a time")
 	}
-	made := held.Shelf{}
+	made := cachedobjects.Shelf{}
 	for _, change := range []func(){
 		func() { putObject(e, s, podOf("a", "p5", map[string]string{"app": "web"})) },
-		func() { made = held.NewShelf(s.informer.objects["a"].AppendMatching(nil, g.hasObject)) }, // it was begun by now
+		func() { made = cachedobjects.NewShelf(s.informer.objects["a"].AppendMatching(nil, g.hasObject)) }, // it was begun by now
 		func() { putObject(e, s, podOf("a", "p0", map[string]string{"app": "db"})) },
 		func() { putObject(e, s, podOf("a", "p6", manyLabels(maxGroupedLabels+1))) },
 		func() { putObject(e, s, podOf("a", "p7", map[string]string{"app": "web"})) },
@@ -285,7 +287,7 @@ func TestAGroupIsGivenUp(t *testing.T) {
 	for range maxMoves + 1 {
 		putObject(e, s, podOf("a", "p0", map[string]string{"app": "web"}))
 	}
-	if _, done := e.answers.finishGroup(s.informer, g, m, held.Shelf{}); !done || s.informer.groups.of[g] != nil {
+	if _, done := e.answers.finishGroup(s.informer, g, m, cachedobjects.Shelf{}); !done || s.informer.groups.of[g] != nil {
 		t.Error("it is made on")
 	}
 	e.answers.giveUpGroup(s.informer, g, m)
@@ -313,7 +315,7 @@ func TestGroupsAreBounded(t *testing.T) {
 	many := unreadable(half)
 	e, s, q, g := groupedPods(t)
 	e.SetInterests(owner("c"), interests(q))
-	add := func(g group, members held.Shelf) (fits bool) {
+	add := func(g group, members cachedobjects.Shelf) (fits bool) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		s.informer.groups.finish(g, s.informer.groups.begin(g), members)
@@ -371,7 +373,7 @@ func TestChangesOfAListAreReportedInParts(t *testing.T) {
 	matchAll(e)
 	m := &holdsMetrics{}
 	e.wakeups.metrics, e.matcher.backlog.clock = m, holdsClock{e.matcher.backlog.clock, e.wakeups}
-	objects := make([]*held.Object, n)
+	objects := make([]*cachedobjects.Object, n)
 	for i := range objects {
 		objects[i] = podOf("a", fmt.Sprint("p", i), nil)
 	}

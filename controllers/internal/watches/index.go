@@ -4,7 +4,7 @@
 package watches
 
 import (
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -149,7 +149,7 @@ func bucketsFor(w *want) [][]bucketKey {
 }
 
 // appendBuckets appends the buckets of the wants that an object may concern as it was or as it is now; either may be nil.
-func appendBuckets(keys []bucketKey, before, now *held.Object) []bucketKey {
+func appendBuckets(keys []bucketKey, before, now *cachedobjects.Object) []bucketKey {
 	o := now
 	if o == nil {
 		o = before
@@ -161,9 +161,9 @@ func appendBuckets(keys []bucketKey, before, now *held.Object) []bucketKey {
 	return keys
 }
 
-func appendBucketsIn(keys []bucketKey, namespace, name string, before, now *held.Object) []bucketKey {
+func appendBucketsIn(keys []bucketKey, namespace, name string, before, now *cachedobjects.Object) []bucketKey {
 	keys = append(keys, bucketKey{by: byObjectName, namespace: namespace, name: name}, bucketKey{by: byNamespace, namespace: namespace})
-	labelsBefore, labelsNow := held.LabelsOf(before), held.LabelsOf(now)
+	labelsBefore, labelsNow := cachedobjects.LabelsOf(before), cachedobjects.LabelsOf(now)
 	for k, v := range labelsNow {
 		keys = append(keys, bucketKey{by: byLabelName, namespace: namespace, name: k}, bucketKey{by: byLabelValue, namespace: namespace, name: k, labelValue: v})
 	}

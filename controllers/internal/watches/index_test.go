@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -28,12 +28,12 @@ func wantOf(o string, q snapshot.Query) *want {
 	return w
 }
 
-func podOf(namespace, name string, l map[string]string) *held.Object {
-	return &held.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
+func podOf(namespace, name string, l map[string]string) *cachedobjects.Object {
+	return &cachedobjects.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
 }
 
 // findOwners are those that a change of a Pod concerns.
-func findOwners(x *index, before, now *held.Object) []Owner {
+func findOwners(x *index, before, now *cachedobjects.Object) []Owner {
 	r := &resource{Resource: served.Resource{GVR: apiserver.Pods, Namespaced: true}, fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), index: x}
 	m := newMatching(change{resource: r, before: before, now: now})
 	m.listBuckets()
@@ -69,7 +69,7 @@ func TestRoute(t *testing.T) {
 	web, api := map[string]string{"app": "web"}, map[string]string{"app": "api"}
 	cases := map[string]struct {
 		reason      string
-		before, now *held.Object
+		before, now *cachedobjects.Object
 		want        []string
 	}{
 		"Created":      {"it matches from the start", nil, podOf("a", "x", web), []string{"all", "everywhere", "has-app", "web", "web-or-api"}},

@@ -26,8 +26,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/internal/held"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -54,7 +54,7 @@ type informer struct {
 	full  bool
 
 	synced  bool
-	objects map[string]held.Shelf // by namespace
+	objects map[string]cachedobjects.Shelf // by namespace
 	groups  groups
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
@@ -84,7 +84,7 @@ type candidates struct {
 	grouped bool
 	// namespaces are those that are meant, in order; nil stands for all that are there. If labels choose them, they do among chosenAmong.
 	namespaces  []string
-	chosenAmong *held.Shelf
+	chosenAmong *cachedobjects.Shelf
 	// repeated is a group that is not there and was asked for again; nil: there is none.
 	repeated *missingGroup
 }
@@ -92,7 +92,7 @@ type candidates struct {
 // placedShelf has objects of one namespace, or of a group.
 type placedShelf struct {
 	namespace string
-	held.Shelf
+	cachedobjects.Shelf
 }
 
 // chooseNamespaces finds out which namespaces are meant, if their labels choose them.
@@ -106,22 +106,22 @@ func (c *candidates) chooseNamespaces(n *snapshot.Namespaces) {
 }
 
 // listObjects returns the candidates in the selected namespaces that are wanted, sorted; nil wants all of them.
-func (c *candidates) listObjects(wanted func(*held.Object) bool) held.SortedObjects {
+func (c *candidates) listObjects(wanted func(*cachedobjects.Object) bool) cachedobjects.SortedObjects {
 	keep := wanted
 	if c.namespaces != nil {
-		keep = func(o *held.Object) bool {
+		keep = func(o *cachedobjects.Object) bool {
 			_, in := slices.BinarySearch(c.namespaces, o.Namespace)
 			return in && (wanted == nil || wanted(o))
 		}
 	}
 	sortShelves(c.shelves)
-	var all held.SortedObjects
+	var all cachedobjects.SortedObjects
 	if keep == nil && c.name == "" && !c.grouped {
 		n := 0
 		for _, s := range c.shelves {
 			n += s.CountObjects()
 		}
-		all = make(held.SortedObjects, 0, n)
+		all = make(cachedobjects.SortedObjects, 0, n)
 	}
 	for _, s := range c.shelves {
 		switch {
@@ -410,14 +410,14 @@ func (s *store) UpdateResourceVersion(string) {
 }
 
 // Transformer slims objects while they arrive.
-func (*store) Transformer() cache.TransformFunc { return held.DropManagedFields }
+func (*store) Transformer() cache.TransformFunc { return cachedobjects.DropManagedFields }
 
 // Add adds an object.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update stores a new version of an object.
 func (s *store) Update(obj any) error {
-	o, err := held.NewObject(s.informer.scope.resource.GVR, obj)
+	o, err := cachedobjects.NewObject(s.informer.scope.resource.GVR, obj)
 	if err != nil {
 		return err
 	}
@@ -446,9 +446,9 @@ func (s *store) Delete(obj any) error {
 // Replace replaces all objects. Those that are not in the list are gone.
 func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
-	objects := make([]*held.Object, len(list))
+	objects := make([]*cachedobjects.Object, len(list))
 	for n, obj := range list {
-		o, err := held.NewObject(i.scope.resource.GVR, obj)
+		o, err := cachedobjects.NewObject(i.scope.resource.GVR, obj)
 		if err != nil {
 			return err
 		}
@@ -462,7 +462,7 @@ func (s *store) Replace(list []any, _ string) error {
 func (*store) Resync() error { return nil }
 
 // storeObject stores an object and wakes whom it concerns.
-func (f *feeds) storeObject(i *informer, now *held.Object) {
+func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	before := i.objects[now.Namespace].Get(now.Namespace, now.Name)
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
@@ -492,7 +492,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 }
 
 // notifyChange adds a change to the backlog that may have come at any time since then; zero: it came now.
-func (f *feeds) notifyChange(i *informer, before, now *held.Object, since time.Time) {
+func (f *feeds) notifyChange(i *informer, before, now *cachedobjects.Object, since time.Time) {
 	r := i.scope.resource
 	if i.synced { // otherwise markSynced wakes all owners
 		f.matcher.backlog.add(newChange(r, before, now, since))
@@ -501,7 +501,7 @@ func (f *feeds) notifyChange(i *informer, before, now *held.Object, since time.T
 }
 
 // noteDefinition has kinds looked up again whose definition has changed.
-func (f *feeds) noteDefinition(i *informer, before, now *held.Object) {
+func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 	if i.scope.resource.GVR.Group == definitionsGroup {
 		o := now
 		if o == nil {
@@ -514,7 +514,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *held.Object) {
 // replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different. The list is compared with what
 // there is before the lock is taken, which all watches wait for; meanwhile nothing changes, because the goroutine that calls it is the only
 // one that changes what an informer holds. The differences go to the backlog in parts.
-func (f *feeds) replaceObjects(i *informer, objects []*held.Object) {
+func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	f.mu.RLock()
 	before, first := maps.Clone(i.objects), !i.synced
 	f.mu.RUnlock()

@@ -6,12 +6,12 @@ package watches
 import (
 	"slices"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 )
 
 // listing is a whole list of an informer, and how it differs from what was known.
 type listing struct {
-	objects map[string]held.Shelf
+	objects map[string]cachedobjects.Shelf
 	// groups are those of objects with many labels.
 	groups  map[group]*members
 	changes []difference
@@ -20,14 +20,14 @@ type listing struct {
 }
 
 // difference is an object as it was and as it is. One of them may be nil.
-type difference struct{ before, now *held.Object }
+type difference struct{ before, now *cachedobjects.Object }
 
 // compareLists compares a list with what was known. An object of the same version stays the one that is known.
-func compareLists(before map[string]held.Shelf, list []*held.Object) *listing {
-	slices.SortFunc(list, held.CompareNames)
-	list = slices.CompactFunc(list, func(a, b *held.Object) bool { return held.CompareNames(a, b) == 0 })
-	l := &listing{objects: map[string]held.Shelf{}, groups: map[group]*members{}}
-	many := map[group]held.SortedObjects{}
+func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.Object) *listing {
+	slices.SortFunc(list, cachedobjects.CompareNames)
+	list = slices.CompactFunc(list, func(a, b *cachedobjects.Object) bool { return cachedobjects.CompareNames(a, b) == 0 })
+	l := &listing{objects: map[string]cachedobjects.Shelf{}, groups: map[group]*members{}}
+	many := map[group]cachedobjects.SortedObjects{}
 	for len(list) > 0 {
 		namespace, n := list[0].Namespace, 0
 		for n < len(list) && list[n].Namespace == namespace {
@@ -43,7 +43,7 @@ func compareLists(before map[string]held.Shelf, list []*held.Object) *listing {
 				}
 			}
 		}
-		l.objects[namespace] = held.NewShelf(objects)
+		l.objects[namespace] = cachedobjects.NewShelf(objects)
 	}
 	for namespace, objects := range before {
 		if _, still := l.objects[namespace]; !still {
@@ -51,21 +51,21 @@ func compareLists(before map[string]held.Shelf, list []*held.Object) *listing {
 		}
 	}
 	for g, objects := range many {
-		l.groups[g] = &members{Shelf: held.NewShelf(objects)}
+		l.groups[g] = &members{Shelf: cachedobjects.NewShelf(objects)}
 	}
 	return l
 }
 
 // compareNamespace compares the objects of a namespace, both in order, and has those stay in the list of now that are the same.
-func (l *listing) compareNamespace(before, now held.SortedObjects) {
+func (l *listing) compareNamespace(before, now cachedobjects.SortedObjects) {
 	l.more += len(now) - len(before)
 	for n, o := range now {
-		for len(before) > 0 && held.CompareNames(before[0], o) < 0 {
+		for len(before) > 0 && cachedobjects.CompareNames(before[0], o) < 0 {
 			l.changes = append(l.changes, difference{before: before[0]})
 			before = before[1:]
 		}
-		var known *held.Object
-		if len(before) > 0 && held.CompareNames(before[0], o) == 0 {
+		var known *cachedobjects.Object
+		if len(before) > 0 && cachedobjects.CompareNames(before[0], o) == 0 {
 			known, before = before[0], before[1:]
 		}
 		if known != nil && known.ResourceVersion == o.ResourceVersion {

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/internal/held"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -40,17 +40,17 @@ const (
 // change is what happened to an object: what it was, and what it is now. One of them may be nil.
 type change struct {
 	resource    *resource
-	before, now *held.Object
+	before, now *cachedobjects.Object
 	at          time.Time // it was added
 	// since is when it may have come at the earliest, where a list has shown it; zero: it was seen to come.
 	since time.Time
 }
 
 // earliest is when it came, or may have come.
-func (c *change) earliest() time.Time { return moments.ChooseEarlier(c.since, c.at) }
+func (c *change) earliest() time.Time { return monotime.ChooseEarlier(c.since, c.at) }
 
 // newChange keeps of an object what its wants are matched with.
-func newChange(r *resource, before, now *held.Object, since time.Time) change {
+func newChange(r *resource, before, now *cachedobjects.Object, since time.Time) change {
 	fields := r.index.byFields > 0
 	return change{resource: r, before: before.KeepForMatching(fields), now: now.KeepForMatching(fields), since: since}
 }
@@ -65,7 +65,7 @@ func (c *change) namespace() string {
 
 // hasManyLabels says that there are too many labels to look them up.
 func (c *change) hasManyLabels() bool {
-	return max(len(held.LabelsOf(c.before)), len(held.LabelsOf(c.now))) > maxMatchedLabels
+	return max(len(cachedobjects.LabelsOf(c.before)), len(cachedobjects.LabelsOf(c.now))) > maxMatchedLabels
 }
 
 // backlog holds the changes that have not woken their Cleaners yet. Namespaces take turns: what happens in one, and what is wanted of it,
@@ -114,7 +114,7 @@ func (b *backlog) add(c change) {
 		}
 	}
 	if all, flooded := q.floods[c.resource]; flooded {
-		all.since = moments.ChooseEarlier(all.since, c.since)
+		all.since = monotime.ChooseEarlier(all.since, c.since)
 		q.floods[c.resource] = all
 		return
 	}
@@ -128,7 +128,7 @@ func (b *backlog) add(c change) {
 	all := flood{c.at, c.since}
 	for i := range q.waiting {
 		if w := &q.waiting[i]; w.resource == c.resource {
-			all.first, all.since = moments.ChooseEarlier(all.first, w.at), moments.ChooseEarlier(all.since, w.since)
+			all.first, all.since = monotime.ChooseEarlier(all.first, w.at), monotime.ChooseEarlier(all.since, w.since)
 		}
 	}
 	q.floods[c.resource] = all
@@ -158,10 +158,10 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 func (q *changes) oldest() time.Time {
 	since := q.begun
 	for i := range q.waiting {
-		since = moments.ChooseEarlier(since, q.waiting[i].earliest())
+		since = monotime.ChooseEarlier(since, q.waiting[i].earliest())
 	}
 	for _, all := range q.floods {
-		since = moments.ChooseEarlier(since, moments.ChooseEarlier(all.since, all.first))
+		since = monotime.ChooseEarlier(since, monotime.ChooseEarlier(all.since, all.first))
 	}
 	return since
 }
@@ -231,7 +231,7 @@ type matcher struct {
 	mu      sync.Locker
 	wakeups *wakeups
 	// findNamespace returns a Namespace, and whether it is known at all. The caller holds the lock.
-	findNamespace func(name string) (*held.Object, bool)
+	findNamespace func(name string) (*cachedobjects.Object, bool)
 	// reaches reports whether changes in a namespace may concern an owner. The caller holds the lock.
 	reaches func(o Owner, namespace string) bool
 }
@@ -345,7 +345,7 @@ type turn struct {
 	// namespaced and fields are those of the resource, namespace is the Namespace of the place, as far as it is known.
 	namespaced     bool
 	fields         snapshot.FieldLabels
-	namespace      *held.Object
+	namespace      *cachedobjects.Object
 	namespaceKnown bool
 }
 
@@ -423,7 +423,7 @@ func (m *matching) concerns(t *turn, c candidate) bool {
 }
 
 // matchesObject says that a want is for this object.
-func (w *want) matchesObject(t *turn, o *held.Object) bool {
+func (w *want) matchesObject(t *turn, o *cachedobjects.Object) bool {
 	if o == nil || w.full && !o.IsWhole() { // a whole object is on its way by another informer
 		return false
 	}

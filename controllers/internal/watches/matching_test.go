@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -48,7 +48,7 @@ func (s countedFields) Requirements() fields.Requirements {
 var anyVersion atomic.Int64
 
 // putObject gives an Engine an object, in a new version.
-func putObject(e *Engine, s *store, o *held.Object) {
+func putObject(e *Engine, s *store, o *cachedobjects.Object) {
 	o.ResourceVersion = fmt.Sprint(anyVersion.Add(1))
 	e.mu.Lock()
 	defer e.unlockAndWake()
@@ -232,7 +232,7 @@ func knowNamespaces(t *testing.T, e *Engine, all map[string]map[string]string) {
 	}
 	placementOf(e).recordAccess(known, nil, nil)
 	e.unlockAndWake()
-	var objects []*held.Object
+	var objects []*cachedobjects.Object
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		o := podOf("", name, all[name])
 		o.Resource, o.ResourceVersion = apiserver.Namespaces, "1"
@@ -318,10 +318,10 @@ func TestNobodyIsMissed(t *testing.T) {
 		return q
 	}
 	wanted, expected := map[Owner][]snapshot.Query{}, map[Owner][]snapshot.Query{}
-	objects := map[scopeKey]*held.Object{}
+	objects := map[scopeKey]*cachedobjects.Object{}
 	f := snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource())
-	matches := func(q snapshot.Query, o *held.Object) bool { return o != nil && o.MatchesQuery(&q, true, f) }
-	note := func(before, now *held.Object) {
+	matches := func(q snapshot.Query, o *cachedobjects.Object) bool { return o != nil && o.MatchesQuery(&q, true, f) }
+	note := func(before, now *cachedobjects.Object) {
 		for o, qs := range wanted {
 			for _, q := range qs {
 				if matches(q, before) || matches(q, now) {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -32,7 +32,7 @@ func TestListsTakeMemory(t *testing.T) {
 	const n = 100
 	e, s := newWatching(t)
 	for i := range n {
-		putObject(e, s, &held.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: "a", Name: fmt.Sprint("p", i)}}})
+		putObject(e, s, &cachedobjects.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: "a", Name: fmt.Sprint("p", i)}}})
 	}
 	q := queries.New("Pod", queries.MetadataOnly)
 	e.SetInterests(owner("c"), interests(q))

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // News has, for each owner, the time of the first change that it has not taken yet. It is safe for concurrent use.
@@ -36,7 +36,7 @@ func (n *News) noteChangeSince(o Owner, since time.Time) {
 	if since.IsZero() {
 		since = n.clock.Now()
 	}
-	n.since[o] = moments.ChooseEarlier(n.since[o], since)
+	n.since[o] = monotime.ChooseEarlier(n.since[o], since)
 }
 
 // TakeChange returns the time of the first change for an owner since the last call; zero: none. Call it before reading: whatever changes

@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
 
 // laterPod is a Pod whose rest is to be had when it is asked for, and asked counts how often it was.
-func laterPod(name string, content map[string]any, err error) (pod *held.Object, asked *int) {
+func laterPod(name string, content map[string]any, err error) (pod *cachedobjects.Object, asked *int) {
 	pod, asked = podOf("a", name, map[string]string{"app": "web"}), new(int)
 	pod.Value = nil
 	pod.LoadValue = func() (map[string]any, error) { *asked++; return content, err }
@@ -50,7 +50,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, i := podEngine(0)
 			pod, asked := laterPod("p", content, nil)
-			feedsOf(e).replaceObjects(i, []*held.Object{pod})
+			feedsOf(e).replaceObjects(i, []*cachedobjects.Object{pod})
 			if *asked > 0 {
 				t.Error("it was read before anybody asked")
 			}
@@ -72,7 +72,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 func TestContentThatCannotBeRead(t *testing.T) {
 	e, i := podEngine(0)
 	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
-	feedsOf(e).replaceObjects(i, []*held.Object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
+	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{broken, podOf("b", "sound", map[string]string{"app": "api"})})
 	metadata := queries.New("Pod", queries.In(""), queries.Fielded("status.phase=Running"))
 	metadata.MetadataOnly = true
 	for name, q := range map[string]snapshot.Query{

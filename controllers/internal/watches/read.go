@@ -7,23 +7,23 @@ import (
 	"context"
 	"reflect"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // objectBytes is what an object takes in a list, and its place among candidates. What it points to is the informer's.
-var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[*held.Object]().Size()) //nolint:gochecknoglobals // never changes
+var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[*cachedobjects.Object]().Size()) //nolint:gochecknoglobals // never changes
 
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	q.Compile()
 	t, found, f := e.answers.findCandidates(&q)
-	keep := func(o *held.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
+	keep := func(o *cachedobjects.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
 	if q.Labels.Empty() && q.Fields.Empty() && q.Namespaces.Except == nil { // all that is near matches
 		keep = nil
 	}
-	var near held.SortedObjects
+	var near cachedobjects.SortedObjects
 	for n := range found {
 		c := &found[n]
 		if c.chosenAmong != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/internal/held"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -37,7 +37,7 @@ func podEngine(n int) (*Engine, *informer) {
 	s := placementOf(e).newScope(r, scopeKey{})
 	s.access = allowed
 	feedsOf(e).ensureInformer(s, true)
-	objects := make([]*held.Object, n)
+	objects := make([]*cachedobjects.Object, n)
 	for i := range objects {
 		o := podOf(fmt.Sprintf("ns-%02d", i%100), fmt.Sprintf("p%06d", i), map[string]string{"app": "web", "n": fmt.Sprint(i % 1000)})
 		o.ResourceVersion = "1"
@@ -55,7 +55,7 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	if got, want := names(), []string{"ns-05/p000005"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	feedsOf(e).replaceObjects(i, []*held.Object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
+	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})})
 	if got, want := names(), []string{"a/newer", "ns-07/new"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -69,11 +69,11 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 	const seed, rounds = 11, 100
 	random := rand.New(rand.NewPCG(seed, seed))
-	known := map[scopeKey]*held.Object{}
-	before := map[string]held.Shelf{}
+	known := map[scopeKey]*cachedobjects.Object{}
+	before := map[string]cachedobjects.Shelf{}
 	for range rounds {
-		var list []*held.Object
-		want, changes, many := map[scopeKey]*held.Object{}, map[difference]bool{}, map[group]int{}
+		var list []*cachedobjects.Object
+		want, changes, many := map[scopeKey]*cachedobjects.Object{}, map[difference]bool{}, map[group]int{}
 		for n := range 30 {
 			o := podOf(string(rune('a'+random.IntN(4))), fmt.Sprint("p", n%15), manyLabels(maxGroupedLabels+random.IntN(2)))
 			o.ResourceVersion = fmt.Sprint(random.IntN(2))

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/shallow"
+	"github.com/vtex/cleaner/controllers/jsontrim"
 )
 
 // NewClient returns a dynamic client that decodes lists and watches within these bounds. Its results are those of any dynamic client,
@@ -30,7 +30,7 @@ import (
 //
 // After ErrNotBinary, the next request is answered from JSON.
 func NewClient(config *rest.Config, http *http.Client, clock clock.PassiveClock) (dynamic.Interface, error) {
-	http = shallow.WrapClient(config, http)
+	http = jsontrim.WrapClient(config, http)
 	text, err := newTextClient(config, http)
 	if err != nil {
 		return nil, err

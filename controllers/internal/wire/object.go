@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/vtex/cleaner/controllers/shallow"
+	"github.com/vtex/cleaner/controllers/jsontrim"
 )
 
 var (
@@ -48,7 +48,7 @@ func UnreadReason(u *unstructured.Unstructured) error {
 	if err, _ := u.Object[unreadKey].(error); err != nil {
 		return err
 	}
-	return shallow.CheckWhole(u.Object)
+	return jsontrim.CheckWhole(u.Object)
 }
 
 // newUnreadItem returns an object of a list with nothing but its metadata, and the reason.

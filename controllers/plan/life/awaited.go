@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/sums"
+	"github.com/vtex/cleaner/controllers/plan/hashes"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // are gone are done. The zero value is a decision without a look, or on which both agreed.
 type Awaited struct {
 	// wants says of each whether the watches have ever wanted it, too.
-	wants         map[sums.Sum]bool
+	wants         map[hashes.Sum]bool
 	looks, pauses int
 }
 
@@ -36,7 +36,7 @@ func (a *Awaited) TakeLook(live, agreed plan.Plan) (waits bool) {
 	}
 	wanted, both := sumDeeds(&live), sumDeeds(&agreed)
 	if a.wants == nil {
-		a.wants = make(map[sums.Sum]bool, len(wanted))
+		a.wants = make(map[hashes.Sum]bool, len(wanted))
 		for deed := range wanted {
 			a.wants[deed] = false
 		}
@@ -73,15 +73,15 @@ const awaitedBytes = 48
 func (a *Awaited) CountBytes() int64 { return awaitedBytes * int64(len(a.wants)) }
 
 // sumDeeds are sums of what a plan changes: one for each item that a step on an object stands for.
-func sumDeeds(p *plan.Plan) map[sums.Sum]bool {
-	out := make(map[sums.Sum]bool, len(p.Steps))
+func sumDeeds(p *plan.Plan) map[hashes.Sum]bool {
+	out := make(map[hashes.Sum]bool, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if !s.IsDeed() {
 			continue
 		}
 		for _, key := range s.Keys {
-			out[sums.SumOf(fmt.Sprintf("%s\x00%d\x00%s\x00%s", s.Rule, s.Action, s.Object.Identify(), key))] = true
+			out[hashes.SumOf(fmt.Sprintf("%s\x00%d\x00%s\x00%s", s.Rule, s.Action, s.Object.Identify(), key))] = true
 		}
 	}
 	return out

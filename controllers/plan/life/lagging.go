@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/holds"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
 )
 
 // Lagging is the items of rules with `for` for which the watches have shown an object at an outdated version. The states of the object in
@@ -75,7 +75,7 @@ func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool
 		}
 		lag.CaughtUp = lag.CaughtUp || lag.hasCaughtUp(version)
 		l[item] = lag
-		return lag.CaughtUp && !isWithin(lag.Read, now, holds.MaxBlind)
+		return lag.CaughtUp && !isWithin(lag.Read, now, fortimers.MaxBlind)
 	})
 	items := make(map[plan.ItemKey]bool, len(l))
 	for item, lag := range l {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // RequestKind names the next thing to do for a Cleaner. Each stands for one kind of request to the API server, or for
@@ -361,7 +361,7 @@ func (v View) requestUninstall(m *Memory, kind RequestKind) Request {
 // waitUntil waits for an event or a moment; a deleted Cleaner at most until its grace is over.
 func (v View) waitUntil(at time.Time, reason string) Request {
 	if v.isDeleted() {
-		at = moments.ChooseEarlier(at, v.graceEnds())
+		at = monotime.ChooseEarlier(at, v.graceEnds())
 	}
 	return Request{Kind: Idle, Until: at, Reason: reason}
 }
@@ -374,7 +374,7 @@ func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	for _, i := range open {
 		switch r := &m.Rows[i]; {
 		case v.Now.Before(r.Due):
-			next = moments.ChooseEarlier(next, r.Due)
+			next = monotime.ChooseEarlier(next, r.Due)
 		case !r.Checked:
 			unchecked = append(unchecked, i)
 		default:
@@ -407,7 +407,7 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 	settled := m.LastDeed.Add(v.SettleFor)
 	if left := m.unsettledRows(); len(left) > 0 && v.Now.Before(settled) {
 		if v.Now.Before(m.Due) {
-			return v.waitUntil(moments.ChooseEarlier(m.Due, settled), v1alpha1.ReasonTerminating)
+			return v.waitUntil(monotime.ChooseEarlier(m.Due, settled), v1alpha1.ReasonTerminating)
 		}
 		return Request{Kind: Settle, Rows: left}
 	}

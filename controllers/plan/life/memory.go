@@ -9,7 +9,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/moments"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
@@ -81,7 +81,7 @@ func (u *Uninstall) forgetRelease() {
 
 // IsConfirmed says that the conditions were found to hold recently enough to delete now.
 func (m *Memory) IsConfirmed(now time.Time) bool {
-	return !m.ConfirmedAt.IsZero() && moments.ElapsedTime(m.ConfirmedAt, now) < ConfirmationServes
+	return !m.ConfirmedAt.IsZero() && monotime.ElapsedTime(m.ConfirmedAt, now) < ConfirmationServes
 }
 
 // TakeSights takes live reads of rows; see Ledger.TakeSights. What is remembered of another run is forgotten.
@@ -138,7 +138,7 @@ func (u *Uninstall) AuthorRefused(reason, why string, again time.Time) {
 
 // AuthorMay says that the author was found to be allowed to uninstall the release recently enough to do that now.
 func (u *Uninstall) AuthorMay(now time.Time) bool {
-	return !u.ReviewedAt.IsZero() && moments.ElapsedTime(u.ReviewedAt, now) < ConfirmationServes
+	return !u.ReviewedAt.IsZero() && monotime.ElapsedTime(u.ReviewedAt, now) < ConfirmationServes
 }
 
 // uninstallWaits says why the uninstall is not tried now.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/moments"
-	"github.com/vtex/cleaner/controllers/plan/sums"
+	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
 // others are acted on meanwhile.
-type Unconfirmed map[sums.Sum]backoff.Failure
+type Unconfirmed map[hashes.Sum]backoff.Failure
 
 // HoldItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
 func (u Unconfirmed) HoldItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
@@ -38,11 +38,11 @@ func (u Unconfirmed) KeepWanted(wanted map[plan.ItemKey]bool) {
 	if len(u) == 0 {
 		return
 	}
-	keep := make(map[sums.Sum]bool, len(wanted))
+	keep := make(map[hashes.Sum]bool, len(wanted))
 	for item := range wanted {
 		keep[item.Sum()] = true
 	}
-	maps.DeleteFunc(u, func(item sums.Sum, _ backoff.Failure) bool { return !keep[item] })
+	maps.DeleteFunc(u, func(item hashes.Sum, _ backoff.Failure) bool { return !keep[item] })
 }
 
 // IsWaiting says that an item waits now.
@@ -54,7 +54,7 @@ func (u Unconfirmed) IsWaiting(item plan.ItemKey, now time.Time) bool {
 func (u Unconfirmed) NextAttempt() time.Time {
 	var next time.Time
 	for _, e := range u {
-		next = moments.ChooseEarlier(next, e.Until)
+		next = monotime.ChooseEarlier(next, e.Until)
 	}
 	return next
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/document"
+	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
 // Runner runs cases.
@@ -92,16 +92,16 @@ func (r Runner) loadCleaner(ctx context.Context, loader *manifests.Loader, of Ca
 type ExpectedPlan struct {
 	Verdict  string              `json:"verdict"`
 	Reason   string              `json:"reason"`
-	Steps    []document.Step     `json:"steps,omitempty"`
-	Withheld []document.Withheld `json:"withheld,omitempty"`
-	Pending  []document.Pending  `json:"pending,omitempty"`
-	Next     document.Moment     `json:"next"`
-	Errors   []document.Error    `json:"errors,omitempty"`
+	Steps    []planjson.Step     `json:"steps,omitempty"`
+	Withheld []planjson.Withheld `json:"withheld,omitempty"`
+	Pending  []planjson.Pending  `json:"pending,omitempty"`
+	Next     planjson.Moment     `json:"next"`
+	Errors   []planjson.Error    `json:"errors,omitempty"`
 }
 
 // comparePlan compares a plan with the case's plan.yaml, or writes that file.
 func (e Case) comparePlan(p *plan.Plan, owner plan.Owner, at time.Time, update bool) error {
-	d := document.WritePlan(p, owner, at, nil)
+	d := planjson.WritePlan(p, owner, at, nil)
 	want := ExpectedPlan{Verdict: string(d.Verdict), Reason: d.Reason, Steps: d.Steps, Withheld: d.Withheld, Pending: d.Pending, Next: d.Next, Errors: d.Errors}
 	for i := range want.Steps {
 		want.Steps[i].UID, want.Steps[i].ResourceVersion = "", ""

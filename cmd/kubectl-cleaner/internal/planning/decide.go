@@ -10,7 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
-	"github.com/vtex/cleaner/controllers/confirm"
+	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -48,7 +48,7 @@ func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan 
 	}
 	first := plan.ComputePlan(ctx, in)
 	in.Holds = first.Holds.BeganAt(d.Times.Since)
-	return applySchedule(confirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), c.Work, d.Times.At)
+	return applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), c.Work, d.Times.At)
 }
 
 // applySchedule sets the next evaluation to the next time of the schedule, or earlier to the end of a wait: between its times, a

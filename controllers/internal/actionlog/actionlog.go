@@ -1,0 +1,425 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package actionlog reports what is done for a Cleaner: Events, metrics, and the actions and counters of its status. All of it is bounded.
+// It decides nothing.
+package actionlog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
+	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/metrics"
+	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+)
+
+const (
+	// namesInEvent is how many objects an Event names.
+	namesInEvent = 5
+	// EventsOfPass is how many Events a pass makes before those of one reason and action share one.
+	EventsOfPass = 16
+	// actionBytes is about how much memory an action takes without its texts.
+	actionBytes = 128
+	// usualActions is the memory that the actions in a status take for most Cleaners. It is not counted.
+	usualActions = 12 << 10
+)
+
+// nameSome counts names, and gives the first of them.
+func nameSome(names []string) string {
+	n := len(names)
+	text := strings.Join(names[:min(n, namesInEvent)], ", ")
+	if n > namesInEvent {
+		text += ", …"
+	}
+	return fmt.Sprintf("%d: %s", n, text)
+}
+
+// summarizeRun says in words what a finished run did.
+func summarizeRun(run *v1alpha1.Run) string {
+	var parts []string
+	for _, c := range run.Counts {
+		parts = append(parts, fmt.Sprintf("%d %s %s", c.Count, c.Resource, c.Outcome))
+	}
+	if run.Helm != nil {
+		parts = append(parts, fmt.Sprintf("release %s %s", run.Helm.Name, run.Helm.Outcome))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "there was nothing to delete")
+	}
+	text := strings.Join(parts, ", ")
+	if run.Message != "" {
+		text += " (" + run.Message + ")"
+	}
+	return text
+}
+
+// words are the forms of a verb for Events and messages.
+type words struct{ reason, action, would, did, result string }
+
+// DescribeDryRun says what a verb would do to an object: "would be deleted".
+func DescribeDryRun(v plan.Verb) string {
+	if v == plan.VerbRemoveFinalizer {
+		return "finalizer would be removed"
+	}
+	return "would be " + wordsOf(v).result
+}
+
+func wordsOf(v plan.Verb) words {
+	switch v {
+	case plan.VerbDelete:
+		return words{"Deleted", "Delete", "delete", "deleted", "deleted"}
+	case plan.VerbEvict:
+		return words{"Evicted", "Evict", "evict", "evicted", "evicted"}
+	case plan.VerbPatch:
+		return words{"Patched", "Patch", "patch", "patched", "patched"}
+	case plan.VerbRemoveFinalizer:
+		return words{"FinalizerRemoved", "RemoveFinalizer", "remove a finalizer from", "removed a finalizer from", "finalizer removed"}
+	default:
+		return words{"Reported", "Report", "report", "reported", "reported"}
+	}
+}
+
+// maxCount is the highest number that a counter of the status may have.
+const maxCount = 1<<53 - 1
+
+// countUp adds one to a counter, up to its highest number.
+func countUp(n *int64) { *n = min(*n, maxCount-1) + 1 }
+
+// Media is where a Journal reports: Events, metrics and status.
+type Media struct {
+	Recorder interface{ RecordEvent(e events.Event) }
+	Metrics  *metrics.Metrics
+	Clock    clock.PassiveClock
+}
+
+// Journal tells people what is done for a Cleaner: Events, counters, and what its status shows.
+type Journal struct {
+	of  *cleanerstore.Stored
+	To  *Media
+	mem *Memory
+	// notes are what Events are to say, in the order of their beginnings.
+	notes []*note
+}
+
+// New is about one Cleaner.
+func New(of *cleanerstore.Stored, to *Media, mem *Memory) *Journal {
+	return &Journal{of: of, To: to, mem: mem}
+}
+
+// note is what one Event says of a pass.
+type note struct {
+	event events.Event
+	// more is how many texts there was no room for.
+	more int
+}
+
+// addText has the Event say a text, too.
+func (n *note) addText(text string) {
+	const between, rest = "; ", "; and 1000000 more"
+	switch {
+	case n.more == 0 && len(n.event.Note)+len(between)+len(text)+len(rest) <= sanitize.MaxText:
+		n.event.Note += between + text
+	default:
+		n.more++
+	}
+}
+
+// composeEvent makes the Event.
+func (n *note) composeEvent() events.Event {
+	e := n.event
+	if n.more > 0 {
+		rest := fmt.Sprintf("; and %d more", n.more)
+		e.Note = sanitize.ShortenText(e.Note, sanitize.MaxText-len(rest)) + rest
+	}
+	return e
+}
+
+// Memory is what the status is about to show of what this process has done.
+type Memory struct {
+	// Actions are the latest actions, newest first.
+	Actions []v1alpha1.Action
+	// own is how many of them are of this process.
+	own int
+	// Unwritable means that the API server refused the report, as it does if another client wrote something into the status that is not
+	// valid.
+	Unwritable bool
+	// counters are what the status says was done so far; nil until something is.
+	counters *v1alpha1.Counters
+}
+
+// rememberActions adds actions, newest first.
+func (m *Memory) rememberActions(known []v1alpha1.Action, actions ...v1alpha1.Action) {
+	if m.Actions == nil {
+		m.Actions = cachetrim.TrimActions(slices.Clone(known))
+	}
+	for _, a := range actions { // in place: a run may have thousands of actions
+		a.Object, a.UID = sanitize.CleanText(a.Object), sanitize.CleanText(a.UID)
+		m.Actions = slices.Insert(m.Actions[:min(len(m.Actions), cachetrim.MaxActions-1)], 0, a)
+		m.own = min(m.own+1, cachetrim.MaxActions)
+	}
+}
+
+// CountBytes returns about how much memory the actions take beyond the usual.
+func (m *Memory) CountBytes() int64 { return max(0, weighActions(m.Actions)-usualActions) }
+
+// ForgetActions drops the actions if they take much memory: the status has them.
+func (m *Memory) ForgetActions() {
+	if m.CountBytes() > 0 {
+		m.Actions, m.own = nil, 0
+	}
+}
+
+// reportRefused has the next pass begin the report with what this process has done. The second time it says that this was of no
+// use.
+func (m *Memory) reportRefused() (again bool) {
+	again, m.Unwritable = m.Unwritable, true
+	m.Actions = append([]v1alpha1.Action{}, m.Actions[:m.own]...) // not nil: nothing is taken over from the status
+	return again
+}
+
+// RememberActions adds actions to those that the status shows.
+func (p *Journal) RememberActions(actions ...v1alpha1.Action) {
+	p.mem.rememberActions(p.of.Read.State().LastActions, actions...)
+}
+
+// SendEvent has an Event say something. Once a pass has made many, those of one reason and action share one.
+func (p *Journal) SendEvent(kind, reason, action, format string, args ...any) {
+	text := sanitize.CleanText(fmt.Sprintf(format, args...))
+	if len(p.notes) >= EventsOfPass {
+		for _, n := range slices.Backward(p.notes) {
+			if n.event.Reason == reason && n.event.Action == action && n.event.Type == kind {
+				n.addText(text)
+				return
+			}
+		}
+	}
+	p.notes = append(p.notes, &note{event: events.Event{Type: kind, Reason: reason, Action: action, Note: text}})
+}
+
+// RecordEvents has the Events of a pass written.
+func (p *Journal) RecordEvents() {
+	c := p.of.Read
+	for _, n := range p.notes {
+		e := n.composeEvent()
+		e.Regarding = corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(),
+			UID: c.GetUID(), ResourceVersion: c.GetResourceVersion(),
+		}
+		p.To.Recorder.RecordEvent(e)
+	}
+	p.notes = nil
+}
+
+// TellSteps tells of each rule and verb of a batch.
+func (p *Journal) TellSteps(steps []plan.Step) { p.tellAs(steps, false) }
+
+// TellDryRun tells what would be done.
+func (p *Journal) TellDryRun(steps []plan.Step) { p.tellAs(steps, true) }
+
+func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
+	type kind struct {
+		rule string
+		verb plan.Verb
+	}
+	names, first := map[kind][]string{}, map[kind]string{}
+	var kinds []kind
+	for i := range steps {
+		s := &steps[i]
+		k := kind{s.Rule, s.Verb}
+		if names[k] == nil {
+			kinds = append(kinds, k)
+			first[k] = s.Reason
+		}
+		names[k] = append(names[k], s.Shown(p.of.Cleaner.GetNamespace()))
+	}
+	for _, k := range kinds {
+		w := wordsOf(k.verb)
+		reason, did := w.reason, w.did
+		if dryRun {
+			reason, did = v1alpha1.ReasonDryRun, "would "+w.would
+		}
+		text := fmt.Sprintf("%s: %s %s", k.rule, did, nameSome(names[k]))
+		if first[k] != "" {
+			text += " (" + first[k] + ")"
+		}
+		p.SendEvent(corev1.EventTypeNormal, reason, w.action, "%s", text)
+	}
+}
+
+// TellLoop warns that what a rule deletes is recreated each time.
+func (p *Journal) TellLoop(s *plan.Step) {
+	w := wordsOf(s.Verb)
+	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated every time it is %s; the operator backs off",
+		s.Rule, s.Object.Ref.NameFor(p.of.Cleaner.GetNamespace()), w.result)
+}
+
+// TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
+func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
+	action := func(result string) {
+		p.RememberActions(v1alpha1.Action{
+			Object: s.Shown(p.of.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
+		})
+	}
+	did := wordsOf(s.Verb).result
+	if s.Reason != "" {
+		did += ": " + s.Reason
+	}
+	again := func() { // a refusal that is said already is no news
+		if !slices.ContainsFunc(p.latestActions(), func(l v1alpha1.Action) bool {
+			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == sanitize.CleanText(a.Why)
+		}) {
+			action(a.Why)
+		}
+	}
+	result := "unsent"
+	switch a.Kind {
+	case life.AnswerDone:
+		result = "deleted"
+		action(did)
+		countUp(&p.currentCounters().Acted)
+	case life.AnswerNotFound:
+		result = "gone"
+		action("was already gone")
+	case life.AnswerReplaced:
+		result = "gone"
+		action("was replaced by another object with the same name")
+	case life.AnswerRefused:
+		result = "refused"
+		again()
+		countUp(&p.currentCounters().Failed)
+	case life.AnswerLost, life.AnswerUnknown:
+		result = "lost"
+		again()
+		countUp(&p.currentCounters().Failed)
+	case life.AnswerConflict:
+		result = "conflict"
+	case life.AnswerUnsent:
+		return
+	}
+	if s.Verb == plan.VerbDelete {
+		p.To.Metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
+	}
+	p.countAnswer(s.Rule, s.Verb, a, decided)
+}
+
+// TellTerminating warns of what is deleted and held by finalizers when a run ends.
+func (p *Journal) TellTerminating(run *v1alpha1.Run, rows []life.Entry) {
+	for i, o := range run.Outcomes {
+		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
+			p.SendEvent(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+		}
+	}
+}
+
+// TellFinished tells of a finished run.
+func (p *Journal) TellFinished(run *v1alpha1.Run) {
+	kind := corev1.EventTypeNormal
+	if run.Result != v1alpha1.ResultCompleted {
+		kind = corev1.EventTypeWarning
+	}
+	p.SendEvent(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summarizeRun(run))
+}
+
+// TellRun says that a run is finished.
+func (p *Journal) TellRun(ctx context.Context, run *v1alpha1.Run) {
+	logf.FromContext(ctx).Info("Finished", "run", run.Number, "result", run.Result, "message", run.Message)
+	p.To.Metrics.CountRun(string(run.Result))
+	p.TellFinished(run)
+}
+
+// GiveUp says what could not be delivered before a deleted Cleaner goes.
+func (p *Journal) GiveUp(ctx context.Context) {
+	for _, run := range []*v1alpha1.Run{p.of.Cleaner.State().Unsent, p.of.Cleaner.State().Run} {
+		if run == nil || run.Result == "" || p.of.Cleaner.Common().CloudEventSink == "" {
+			continue
+		}
+		log := logf.FromContext(ctx).WithValues("run", run.Number)
+		event, err := outbox.NewEvent(outbox.RefOf(p.of.Cleaner), run)
+		if err != nil {
+			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
+			continue
+		}
+		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
+		p.SendEvent(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
+	}
+}
+
+// countAnswer counts what was answered to an action that was decided at a moment.
+func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decided time.Time) {
+	results := map[life.AnswerKind]string{
+		life.AnswerDone: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerUnknown: "lost", life.AnswerConflict: "conflict",
+	}
+	key := p.of.Key
+	if !p.of.Cleaner.Common().Recurs() { // there may be one for each thing that is cleaned
+		key, rule = types.NamespacedName{}, ""
+	}
+	p.To.Metrics.CountAction(key, rule, string(verb), results[a.Kind])
+	if a.Kind == life.AnswerDone && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
+		p.To.Metrics.ObserveDelay(p.To.Clock.Since(decided))
+	}
+}
+
+// latestActions returns the actions that the status shows, with those that the next report adds.
+func (p *Journal) latestActions() []v1alpha1.Action {
+	if p.mem.Actions != nil {
+		return p.mem.Actions
+	}
+	return p.of.Read.State().LastActions
+}
+
+// currentCounters are those of the status, with what this process has done since.
+func (p *Journal) currentCounters() *v1alpha1.Counters {
+	if p.mem.counters == nil {
+		p.mem.counters = &v1alpha1.Counters{}
+		if before := p.of.Read.State().Counters; before != nil {
+			*p.mem.counters = *before
+		}
+	}
+	return p.mem.counters
+}
+
+// weighActions returns about how much memory the actions of a status take.
+func weighActions(all []v1alpha1.Action) (bytes int64) {
+	for i := range all {
+		a := &all[i]
+		bytes += actionBytes + int64(len(a.Object)+len(a.UID)+len(a.Rule)+len(a.Action)+len(a.Result))
+	}
+	return bytes
+}
+
+// AtSecond returns the current time in whole seconds, as a status stores it.
+func AtSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().Truncate(time.Second)) }
+
+// SendReport writes the drafted status with actions and counters, if it has changed, at most once a second. Otherwise it returns when it may.
+func (p *Journal) SendReport(ctx context.Context, now time.Time) (due time.Time, err error) {
+	if p.mem.Actions != nil {
+		p.of.Cleaner.State().LastActions = slices.Clone(p.mem.Actions)
+	}
+	sent, due, err := p.of.WriteReport(ctx, now, p.mem.counters)
+	if apierrors.IsInvalid(err) && !p.mem.reportRefused() {
+		return time.Time{}, cleanerstore.ErrChanged
+	}
+	if sent {
+		p.mem.Unwritable = false
+	}
+	return due, err
+}

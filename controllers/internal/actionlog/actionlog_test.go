@@ -1,0 +1,406 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package actionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/cachetrim"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
+	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/metrics"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var now = time.Date(2026, 1, 2, 15, 4, 5, 999, time.UTC)
+
+// ear hears Events.
+type ear struct{ heard []string }
+
+// RecordEvent takes an Event.
+func (e *ear) RecordEvent(event events.Event) {
+	e.heard = append(e.heard, fmt.Sprintf("%s %s %s %s: %s", event.Regarding.Name, event.Type, event.Reason, event.Action, event.Note))
+}
+
+// newTestJournal is the journal of a Cleaner that stays, or of one that cleans once.
+func newTestJournal(t *testing.T, lifecycle v1alpha1.Lifecycle) (*Journal, *ear, *prometheus.Registry) {
+	t.Helper()
+	registry, to := prometheus.NewRegistry(), &ear{}
+	count, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &v1alpha1.Cleaner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "uid"},
+		Spec:       v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Lifecycle: lifecycle, CloudEventSink: "https://sink.example"}},
+	}
+	clock := clocktesting.NewFakePassiveClock(now)
+	of := cleanerstore.New(&cleanerstore.API{Clock: clock}, types.NamespacedName{Namespace: "shop", Name: "c"}, c, &cleanerstore.Memory{})
+	return New(of, &Media{Recorder: to, Metrics: count, Clock: clock}, &Memory{}), to, registry
+}
+
+// deletePod is a step.
+func deletePod(name string) plan.Step {
+	return plan.Step{Rule: "done", Verb: plan.VerbDelete, Reason: "it is done", Object: plan.Object{Ref: plan.Ref{
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
+	}}}
+}
+
+// series are the values of a counter, by its labels.
+func series(t *testing.T, r *prometheus.Registry, metric string) []string {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range families {
+		if f.GetName() != metric {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			out = append(out, fmt.Sprintf("%s %v", strings.Join(labels, " "), m.GetCounter().GetValue()))
+		}
+	}
+	return out
+}
+
+// TestTellOutcome shows what the status and the metrics say of each answer of the API server.
+func TestTellOutcome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer        life.Answer
+		action        string
+		counted       string
+		acted, failed int64
+	}{
+		"Deleted":  {life.Answer{Kind: life.AnswerDone}, "deleted: it is done", "done", 1, 0},
+		"Gone":     {life.Answer{Kind: life.AnswerNotFound}, "was already gone", "gone", 0, 0},
+		"Replaced": {life.Answer{Kind: life.AnswerReplaced}, "was replaced by another object with the same name", "gone", 0, 0},
+		"Refused":  {life.Answer{Kind: life.AnswerRefused, Why: "you may not"}, "you may not", "refused", 0, 1},
+		"Lost":     {life.Answer{Kind: life.AnswerLost, Why: "no answer"}, "no answer", "lost", 0, 1},
+		"Unknown":  {life.Answer{Why: "nobody judged it"}, "nobody judged it", "lost", 0, 1},
+		"Conflict": {life.Answer{Kind: life.AnswerConflict}, "", "conflict", 0, 0},
+		"Unsent":   {life.Answer{Kind: life.AnswerUnsent}, "", "", 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, _, registry := newTestJournal(t, v1alpha1.LifecycleRecurring)
+			s := deletePod("a")
+			for range 2 { // the second time it is no news that it is refused
+				j.TellOutcome(&s, tc.answer, now)
+			}
+			var shown []string
+			for _, a := range j.mem.Actions {
+				shown = append(shown, a.Object+" "+a.Action+": "+a.Result)
+			}
+			want := slices.Repeat([]string{"a.pods/v1 delete: " + tc.action}, 2)
+			if tc.failed > 0 {
+				want = want[:1]
+			} else if tc.action == "" {
+				want = nil
+			}
+			if !slices.Equal(shown, want) {
+				t.Errorf("the status shows %q, want %q", shown, want)
+			}
+			if got := *j.currentCounters(); got != (v1alpha1.Counters{Acted: 2 * tc.acted, Failed: 2 * tc.failed}) {
+				t.Errorf("it counts %+v", got)
+			}
+			counted := series(t, registry, "cleaner_actions_total")
+			if tc.counted == "" && counted != nil || tc.counted != "" && !slices.Equal(counted, []string{"c shop " + tc.counted + " done delete 2"}) {
+				t.Errorf("metrics: %q", counted)
+			}
+		})
+	}
+}
+
+// A Cleaner that cleans once has no series of its own: there may be one for each thing that is cleaned.
+func TestCleanersThatCleanOnceHaveNoSeries(t *testing.T) {
+	j, _, registry := newTestJournal(t, v1alpha1.LifecycleOnce)
+	s := deletePod("a")
+	j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
+	if got := series(t, registry, "cleaner_actions_total"); !slices.Equal(got, []string{"  done  delete 1"}) {
+		t.Errorf("metrics: %q", got)
+	}
+}
+
+// TestTellSteps shows what Events say of a batch, done and rehearsed.
+func TestTellSteps(t *testing.T) {
+	var steps []plan.Step
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		steps = append(steps, deletePod(name))
+	}
+	report := deletePod("g")
+	report.Verb, report.Reason, report.Rule = plan.VerbReport, "", "old"
+	steps = append(steps, report)
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	j.TellSteps(steps)
+	j.TellDryRun(steps[:1])
+	j.TellLoop(&steps[0])
+	j.RecordEvents()
+	j.RecordEvents() // they are recorded once
+	want := []string{
+		"c Normal Deleted Delete: done: deleted 6: a.pods/v1, b.pods/v1, c.pods/v1, d.pods/v1, e.pods/v1, … (it is done)",
+		"c Normal Reported Report: old: reported 1: g.pods/v1",
+		"c Normal DryRun Delete: done: would delete 1: a.pods/v1 (it is done)",
+		"c Warning RecreationLoop Delete: done: a.pods/v1 is recreated every time it is deleted; the operator backs off",
+	}
+	if !slices.Equal(to.heard, want) {
+		t.Errorf("it says %q", to.heard)
+	}
+}
+
+// Of a finalizer it is said what is removed from which objects, and of an object what has become of it.
+func TestTellFinalizers(t *testing.T) {
+	step := deletePod("a")
+	step.Verb, step.Reason = plan.VerbRemoveFinalizer, ""
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	j.TellSteps([]plan.Step{step})
+	j.TellDryRun([]plan.Step{step})
+	j.RecordEvents()
+	want := []string{
+		"c Normal FinalizerRemoved RemoveFinalizer: done: removed a finalizer from 1: a.pods/v1",
+		"c Normal DryRun RemoveFinalizer: done: would remove a finalizer from 1: a.pods/v1",
+	}
+	if !slices.Equal(to.heard, want) {
+		t.Errorf("it says %q", to.heard)
+	}
+	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDone}, now)
+	if got := j.mem.Actions[len(j.mem.Actions)-1].Result; got != "finalizer removed" {
+		t.Errorf("the action says %q", got)
+	}
+}
+
+// Once a pass has made many Events, those of one reason and action share one.
+func TestEventsAreShared(t *testing.T) {
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	for n := range EventsOfPass + 2 {
+		j.SendEvent(corev1.EventTypeNormal, "Deleted", "Delete", "rule %d", n)
+	}
+	j.SendEvent(corev1.EventTypeWarning, "Failed", "Delete", "another one")
+	j.RecordEvents()
+	if n := len(to.heard); n != EventsOfPass+1 || !strings.HasSuffix(to.heard[EventsOfPass-1], ": rule 15; rule 16; rule 17") {
+		t.Errorf("%d Events, of which the last but one says %q", n, to.heard[n-2])
+	}
+}
+
+// TestTellRuns shows what Events say of runs that are finished.
+func TestTellRuns(t *testing.T) {
+	done := &v1alpha1.Run{Number: 3, FinishedAt: new(metav1.NewTime(now)), Result: v1alpha1.ResultCompleted, Counts: []v1alpha1.Count{{Count: 2, Resource: "pods", Outcome: v1alpha1.OutcomeDeleted}}}
+	left := &v1alpha1.Run{
+		Number: 4, Result: v1alpha1.ResultPartial, Message: "the rest stays", Helm: &v1alpha1.HelmRelease{Name: "r", Outcome: v1alpha1.OutcomeUnknown},
+		Outcomes: []v1alpha1.RowOutcome{{Row: "pods/v1 shop/a", Outcome: v1alpha1.OutcomeTerminating}},
+	}
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleOnce)
+	j.TellRun(t.Context(), done)
+	j.TellTerminating(left, []life.Entry{{Finalizers: []string{"example.com/x"}}})
+	j.TellFinished(left)
+	j.TellFinished(&v1alpha1.Run{Number: 5, Result: v1alpha1.ResultCompleted})
+	j.of.Cleaner.State().Run = done
+	j.GiveUp(t.Context())
+	j.RecordEvents()
+	want := []string{
+		"c Normal Completed Finish: run 3: 2 pods deleted",
+		"c Warning StillTerminating Settle: pods/v1 shop/a still has finalizers: example.com/x",
+		"c Warning Partial Finish: run 4: release r unknown (the rest stays)",
+		"c Normal Completed Finish: run 5: there was nothing to delete",
+		"c Warning NotDelivered Deliver: the event of run 3 was not delivered before the Cleaner was deleted: 2 pods deleted",
+	}
+	if !slices.Equal(to.heard, want) {
+		t.Errorf("it says %q", to.heard)
+	}
+}
+
+// The API server refuses a report for what somebody else has written into the status: then it is written once more without that.
+func TestARefusedReport(t *testing.T) {
+	j, _, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	j.mem.rememberActions([]v1alpha1.Action{{Object: "foreign"}}, v1alpha1.Action{Object: "own"})
+	if j.mem.reportRefused() || !j.mem.Unwritable {
+		t.Error("it is not tried again")
+	}
+	if len(j.mem.Actions) != 1 || j.mem.Actions[0].Object != "own" {
+		t.Errorf("it shows %v", j.mem.Actions)
+	}
+	if !j.mem.reportRefused() {
+		t.Error("it is tried again and again")
+	}
+}
+
+// A status has whole seconds.
+func TestAtSecond(t *testing.T) {
+	if at := AtSecond(clocktesting.NewFakePassiveClock(now)); at.Nanosecond() != 0 || at.Second() != now.Second() {
+		t.Errorf("got %s", at)
+	}
+}
+
+// A counter stays at its highest number.
+func TestCountUp(t *testing.T) {
+	for from, want := range map[int64]int64{0: 1, maxCount - 1: maxCount, maxCount: maxCount} {
+		if n := from; true {
+			if countUp(&n); n != want {
+				t.Errorf("after %d: %d", from, n)
+			}
+		}
+	}
+}
+
+// What an Event says is bounded, and of what comes later nothing is kept.
+func TestANoteIsBounded(t *testing.T) {
+	for texts := range 200 {
+		n := &note{event: events.Event{Note: "first"}}
+		for i := range texts {
+			n.addText(fmt.Sprintf("%d%s", i, strings.Repeat("ä", i)))
+		}
+		said := n.composeEvent().Note
+		if len(said) > events.MaxNote || len(n.event.Note) > events.MaxNote || strings.Count(said, ";") == 0 && texts > 1 {
+			t.Fatalf("%d texts make %d bytes: %q", texts, len(said), said)
+		}
+	}
+}
+
+// The status shows the latest deeds, newest first, and few.
+func TestActionsAreNewestFirstAndFew(t *testing.T) {
+	m := &Memory{}
+	known := []v1alpha1.Action{{Object: "old"}}
+	for range cachetrim.MaxActions {
+		m.rememberActions(known, v1alpha1.Action{Object: "newer"}, v1alpha1.Action{Object: "newest"})
+	}
+	if len(m.Actions) != cachetrim.MaxActions || m.Actions[0].Object != "newest" || m.Actions[1].Object != "newer" || len(known) != 1 {
+		t.Errorf("got %v", m.Actions)
+	}
+	m = &Memory{}
+	m.rememberActions(known, v1alpha1.Action{Object: "new"})
+	if len(m.Actions) != 2 || m.Actions[1].Object != "old" {
+		t.Errorf("what the status has already is lost: %v", m.Actions)
+	}
+}
+
+// Of deeds that somebody has written into a status, memory keeps as much as a status shows, and counts it.
+func TestDeedsOfAStatusAreBounded(t *testing.T) {
+	const most = 64 << 10
+	long := strings.Repeat("x", 100<<10)
+	var known []v1alpha1.Action
+	for range 100 {
+		known = append(known, v1alpha1.Action{Object: long, UID: long, Rule: long, Action: long, Result: long})
+	}
+	m := &Memory{}
+	m.rememberActions(known, v1alpha1.Action{Object: "pod"})
+	if weighActions(m.Actions) > 2*most {
+		t.Errorf("%d bytes of deeds are remembered", weighActions(m.Actions))
+	}
+	if m.CountBytes() < weighActions(m.Actions)-usualActions {
+		t.Error("deeds are not counted")
+	}
+	if m.ForgetActions(); m.CountBytes() > 0 || m.Actions != nil {
+		t.Errorf("%d bytes are left", m.CountBytes())
+	}
+}
+
+// TestDescribeDryRun shows what each verb would do.
+func TestDescribeDryRun(t *testing.T) {
+	for verb, want := range map[plan.Verb]string{
+		plan.VerbDelete: "would be deleted", plan.VerbEvict: "would be evicted", plan.VerbPatch: "would be patched",
+		plan.VerbRemoveFinalizer: "finalizer would be removed", plan.VerbReport: "would be reported",
+	} {
+		if got := DescribeDryRun(verb); got != want {
+			t.Errorf("%s: %q, want %q", verb, got, want)
+		}
+	}
+}
+
+// refusing is an API server that refuses the first reports.
+type refusing struct {
+	client.Client
+	times int
+}
+
+// Status refuses, or writes.
+func (r *refusing) Status() client.SubResourceWriter { return refusingWriter{r.Client.Status(), r} }
+
+type refusingWriter struct {
+	client.SubResourceWriter
+	r *refusing
+}
+
+// Patch refuses, or writes.
+func (w refusingWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if w.r.times--; w.r.times >= 0 {
+		return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Cleaner").GroupKind(), obj.GetName(), nil)
+	}
+	return w.SubResourceWriter.Patch(ctx, obj, patch, opts...)
+}
+
+// leading is a Lease that is fresh.
+type leading struct{}
+
+// Fresh says that this process leads.
+func (leading) Fresh() bool { return true }
+
+// TestSendReport shows what is written with a report, and what becomes of one that the API server refuses.
+func TestSendReport(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refuses int
+		err     func(error) bool
+		shown   int
+	}{
+		"Written":      {0, func(err error) bool { return err == nil }, 2},
+		"Refused":      {1, func(err error) bool { return errors.Is(err, cleanerstore.ErrChanged) }, 1},
+		"RefusedAgain": {2, apierrors.IsInvalid, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, _, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+			scheme := runtime.NewScheme()
+			if err := v1alpha1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(j.of.Read.DeepCopyOwner()).WithStatusSubresource(j.of.Read).Build()
+			j.of.API.Client, j.of.API.Lease = &refusing{api, tc.refuses}, leading{}
+			j.of.Read.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
+			s := deletePod("a")
+			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
+			var err error
+			for range max(1, tc.refuses) {
+				_, err = j.SendReport(t.Context(), now)
+			}
+			if !tc.err(err) || j.mem.Unwritable != (tc.refuses > 0) {
+				t.Errorf("got %v", err)
+			}
+			if got := j.latestActions(); len(got) != tc.shown || got[0].Object != "a.pods/v1" {
+				t.Errorf("the status is to show %v", got)
+			}
+			stored := &v1alpha1.Cleaner{}
+			if err := api.Get(t.Context(), j.of.Key, stored); err != nil {
+				t.Fatal(err)
+			}
+			if got := stored.Status.LastActions; tc.refuses == 0 && (len(got) != 2 || got[1].Object != "earlier") {
+				t.Errorf("the status shows %v", got)
+			}
+			if written := stored.Status.Counters != nil && stored.Status.Counters.Acted == 1; written != (tc.refuses == 0) {
+				t.Errorf("the status is %+v", stored.Status)
+			}
+		})
+	}
+}

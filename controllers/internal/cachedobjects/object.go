@@ -1,0 +1,158 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cachedobjects has the objects that informers hold, in the order of their names, and compares them with queries. It never asks an API
+// server, and an object never changes.
+package cachedobjects
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/controllers/internal/wire"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// Object is an object that an informer holds. It never changes.
+type Object struct {
+	plan.Object
+	// LoadValue returns the Value of a whole object that is held without it.
+	LoadValue func() (map[string]any, error)
+	// Large objects are too large to compare their fields at each change.
+	Large bool
+}
+
+const (
+	// fewBytes is the largest message whose fields are compared at each change.
+	fewBytes = 32 << 10
+	// fewValues is how many values such an object has at most. Each fewBytes/fewValues bytes of text count as one more.
+	fewValues = 1024
+)
+
+// errNotKept is the error of fields that are not kept for matching.
+var errNotKept = errors.New("its fields are not kept")
+
+// LabelsOf returns the labels of an object, which may be nil.
+func LabelsOf(o *Object) map[string]string {
+	if o == nil {
+		return nil
+	}
+	return o.Labels
+}
+
+// KeepForMatching returns what to keep of a changed object until it is matched. It has no fields if no query compares them or if there
+// are too many: then it matches any field selector.
+func (o *Object) KeepForMatching(fields bool) *Object {
+	if o == nil || !o.IsWhole() || fields && !o.Large {
+		return o
+	}
+	kept := &Object{Object: o.Object, LoadValue: func() (map[string]any, error) { return nil, errNotKept }}
+	kept.Value = nil
+	return kept
+}
+
+// spendOnValues subtracts the number of values in v from left, and stops below 0.
+func spendOnValues(v any, left int) int {
+	left--
+	switch v := v.(type) {
+	case string:
+		return left - len(v)/(fewBytes/fewValues)
+	case map[string]any:
+		for k, item := range v {
+			if left = spendOnValues(item, left-len(k)/(fewBytes/fewValues)); left < 0 {
+				return left
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if left = spendOnValues(item, left); left < 0 {
+				return left
+			}
+		}
+	}
+	return left
+}
+
+// IsWhole reports whether the object has more than metadata.
+func (o *Object) IsWhole() bool { return o.Value != nil || o.LoadValue != nil }
+
+// ReadWhole returns the object with its Value, if it is whole.
+func (o *Object) ReadWhole() (plan.Object, error) {
+	out := o.Object
+	if o.LoadValue == nil {
+		return out, nil
+	}
+	var err error
+	if out.Value, err = o.LoadValue(); err != nil {
+		return plan.Object{}, newUnreadableError(o.Resource.GroupResource(), o.Namespace, o.Name, err)
+	}
+	return out, nil
+}
+
+// newUnreadableError returns an error that names the object.
+func newUnreadableError(resource schema.GroupResource, namespace, name string, err error) error {
+	return fmt.Errorf("cannot read %s: %w", snapshot.DescribeScope(resource, namespace != "", namespace, name), err)
+}
+
+// MatchesQuery reports whether a query of the object's resource selects it. An object whose fields cannot be read matches, so that the
+// caller gets the error.
+func (o *Object) MatchesQuery(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels) bool {
+	if o.LoadValue == nil || !snapshot.NeedsValue(q.Fields) {
+		return matchesResolved(q, namespaced, f, &o.Object)
+	}
+	but := *q
+	but.Fields = fields.Everything()
+	if !matchesResolved(&but, namespaced, f, &o.Object) {
+		return false
+	}
+	whole, err := o.ReadWhole()
+	return err != nil || f.MatchesObject(q.Fields, &whole)
+}
+
+// NewObject returns what an informer holds of a client's object.
+func NewObject(gvr schema.GroupVersionResource, obj any) (*Object, error) {
+	switch o := obj.(type) {
+	case *wire.Object:
+		return &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes}, nil
+	case *unstructured.Unstructured:
+		if problem := wire.UnreadReason(o); problem != nil { // an error for callers that need more than metadata
+			known := snapshot.FromUnstructured(gvr, o)
+			known.Value = nil
+			return &Object{Object: known, LoadValue: func() (map[string]any, error) { return nil, problem }}, nil //nolint:nilerr // ReadWhole returns it
+		}
+	}
+	o, err := ConvertObject(gvr, obj)
+	return &Object{Object: o, Large: spendOnValues(o.Value, fewValues) < 0}, err
+}
+
+// ConvertObject converts a client's object. An object that is not complete is an error.
+func ConvertObject(gvr schema.GroupVersionResource, obj any) (plan.Object, error) {
+	switch o := obj.(type) {
+	case *unstructured.Unstructured:
+		if err := wire.UnreadReason(o); err != nil {
+			return plan.Object{}, newUnreadableError(gvr.GroupResource(), o.GetNamespace(), o.GetName(), err)
+		}
+		return snapshot.FromUnstructured(gvr, o), nil
+	case *metav1.PartialObjectMetadata:
+		return snapshot.FromMetadata(gvr, o), nil
+	default:
+		return plan.Object{}, fmt.Errorf("cannot read a %T as %s", obj, plan.ResourceName(gvr))
+	}
+}
+
+// DropManagedFields removes managedFields from a client's object while a list is still arriving.
+func DropManagedFields(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *unstructured.Unstructured:
+		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
+	case *metav1.PartialObjectMetadata:
+		o.ManagedFields = nil
+	}
+	return obj, nil
+}

@@ -1,0 +1,156 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package liveconfirm reads live what a decision rests on, and has it decided again. The operator confirms each batch so before it acts,
+// and the command line each plan that it shows.
+package liveconfirm
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+const (
+	// maxRounds bounds how often a decision asks for more to be read: once for the objects that are acted on, and once for
+	// each entry of confirm.
+	maxRounds = 20
+	// inFlight is how many reads are on their way at a time.
+	inFlight = 32
+)
+
+// Compute decides.
+type Compute func(ctx context.Context, in plan.Input) plan.Plan
+
+// IsLate says that no time is left to read, or to decide again. Goroutines share it.
+type IsLate func() bool
+
+// Never is for those who have as much time as it takes.
+func Never() bool { return false }
+
+// Decide reads live what a first decision rests on, and decides again with the answers in place of those in the input's snapshot. It
+// repeats this until there is nothing left to read, or nothing to do. It returns the input of the last decision, and whether that was in
+// time: if not, the caller must do nothing.
+func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {
+	return decide(ctx, r, in, first, compute, isLate, func(d plan.Plan) bool { return d.Verdict == v1alpha1.VerdictAct })
+}
+
+// DecideToShow is Decide for a plan that is shown to a person, also if it is blocked.
+func DecideToShow(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute) plan.Plan {
+	d, _, _ := decide(ctx, r, in, first, compute, Never, func(plan.Plan) bool { return true })
+	return d
+}
+
+func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
+	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	readUnseenTargets(ctx, r, &in, first)
+	d := first
+	for range maxRounds {
+		if isLate() {
+			return holdBack(d, "There was no time left to confirm it."), in, false
+		}
+		d = compute(ctx, in)
+		if len(d.Confirm) == 0 || !matters(d) {
+			return d, in, true
+		}
+		if !ReadLive(ctx, r, &in, d.Confirm, isLate) {
+			return holdBack(d, "There was no time left to confirm it."), in, false
+		}
+	}
+	return holdBack(d, "The objects to confirm change faster than they can be read."), in, true
+}
+
+// holdBack returns a plan that does nothing, because it was not confirmed.
+func holdBack(d plan.Plan, why string) plan.Plan {
+	d.Verdict, d.Reason, d.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, why
+	d.Steps, d.Confirm, d.Release = nil, nil, nil
+	return d
+}
+
+// readUnseenTargets reads the targets that are deleted and that no expression sees: no decision asks for them, and what is deleted of
+// them is read live all the same.
+func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, first plan.Plan) {
+	if !slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return s.Action < 0 }) {
+		return
+	}
+	var unseen []int
+	for i := range in.Spec.Targets {
+		if t := &in.Spec.Targets[i]; t.Delete && !t.Included() {
+			unseen = append(unseen, i)
+		}
+	}
+	live := make([]plan.Target, len(unseen))
+	r = snapshot.ShareReads(r)
+	contain.RunParallel(inFlight, len(unseen), func(n int) {
+		live[n] = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, &in.Spec.Targets[unseen[n]])
+	})
+	for n, t := range unseen {
+		in.Snapshot = in.Snapshot.WithTarget(t, live[n])
+	}
+}
+
+// ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows. If it gets
+// late before all are read, it is false, and the input is as it was: nothing is decided on a part of them. What several ask for is read once.
+func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read, isLate IsLate) bool {
+	answers := make([]answer, len(reads))
+	r = snapshot.ShareReads(r)
+	var late atomic.Bool
+	contain.RunParallel(inFlight, len(reads), func(i int) {
+		if late.Load() || isLate() {
+			late.Store(true)
+			return
+		}
+		answers[i] = readOne(ctx, r, in, reads[i])
+	})
+	if late.Load() || isLate() { // reads end with the time that there is
+		return false
+	}
+	found := map[plan.Read]*plan.Object{}
+	for i, read := range reads {
+		a := &answers[i]
+		switch {
+		case a.problem != "":
+			in.Unreadable[read] = a.problem
+			continue
+		case read.All:
+			in.Snapshot = in.Snapshot.WithTarget(read.Target, a.whole)
+		default:
+			found[read] = a.found
+		}
+		in.Confirmed[read] = true
+	}
+	in.Snapshot = in.Snapshot.WithLive(found)
+	return true
+}
+
+// answer is what came of one read.
+type answer struct {
+	whole plan.Target
+	// found is the object; nil if there is none, or if the target does not stand for it.
+	found   *plan.Object
+	problem string
+}
+
+func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, read plan.Read) (a answer) {
+	t := &in.Spec.Targets[read.Target]
+	if read.All {
+		a.whole = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, t)
+		if !plan.IsAnswer(t, a.whole.State) {
+			a.problem = a.whole.Detail
+		}
+		return a
+	}
+	found, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, t, read.Namespace, read.Name)
+	switch {
+	case state != plan.Complete:
+		a.problem = detail
+	case matches:
+		a.found = found
+	}
+	return a
+}

@@ -1,0 +1,210 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package liveconfirm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// world reads ConfigMaps of the namespace shop, and notes what it was asked.
+type world struct {
+	*snapshot.Objects
+	mu    sync.Mutex
+	asked []string
+}
+
+func newWorld(t *testing.T, names ...string) *world {
+	t.Helper()
+	w := &world{Objects: snapshot.NewObjects()}
+	w.AddKind(schema.GroupVersion{Version: "v1"}, metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", Namespaced: true})
+	for _, name := range names {
+		err := w.AddObject(&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": "live"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.SortObjects(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	w.mu.Lock()
+	w.asked = append(w.asked, q.Kind+" "+q.Name)
+	w.mu.Unlock()
+	return w.Objects.Read(ctx, q)
+}
+
+// input knows the ConfigMap a only, at an old version; the kind of the target others is not served.
+func input() plan.Input {
+	hidden := false
+	old := plan.Object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "old"}}
+	known := plan.Target{State: plan.Complete, Namespaced: true, Objects: []plan.Object{old}}
+	return plan.Input{
+		Owner: plan.Owner{Namespace: "shop"},
+		Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{
+			{Name: "maps", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap"}}},
+			{Name: "others", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Other"}}},
+			{Name: "hidden", Delete: true, IncludeWhenEvaluating: &hidden, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap"}}},
+		}},
+		Snapshot: plan.Snapshot{known, {State: plan.Complete}, known},
+	}
+}
+
+// versions are the names and versions of the objects that a target shows.
+func versions(t plan.Target) []string {
+	var out []string
+	for i := range t.Objects {
+		out = append(out, t.Objects[i].Name+" "+t.Objects[i].ResourceVersion)
+	}
+	return out
+}
+
+func TestDecide(t *testing.T) {
+	a, gone, all, other := plan.Read{Namespace: "shop", Name: "a"}, plan.Read{Namespace: "shop", Name: "gone"}, plan.Read{All: true}, plan.Read{Target: 1, Namespace: "shop", Name: "x"}
+	asks := func(verdict v1alpha1.Verdict, rounds ...[]plan.Read) (Compute, *int) {
+		n := 0
+		return func(_ context.Context, _ plan.Input) plan.Plan {
+			d := plan.Plan{Verdict: verdict}
+			if n < len(rounds) {
+				d.Confirm = rounds[n]
+			}
+			n++
+			return d
+		}, &n
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		verdict  v1alpha1.Verdict
+		rounds   [][]plan.Read
+		first    plan.Plan
+		asked    []string
+		computed int
+		maps     []string
+		wrong    []plan.Read
+	}{
+		"Nothing":    {reason: "what asks for nothing is decided", verdict: v1alpha1.VerdictAct, computed: 1, maps: []string{"a old"}},
+		"Object":     {reason: "an object takes its place as it is read", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{a, gone}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 2, maps: []string{"a live"}},
+		"All":        {reason: "and so does a whole target", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{all}}, asked: []string{"ConfigMap "}, computed: 2, maps: []string{"a live", "b live"}},
+		"Rounds":     {reason: "what asks for more is answered again", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{gone}, {a}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 3, maps: []string{"a live"}},
+		"Unreadable": {reason: "what cannot be read is said", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{other}}, asked: []string{"Other x"}, computed: 2, maps: []string{"a old"}, wrong: []plan.Read{other}},
+		"Blocked":    {reason: "nothing is read for what is not done", verdict: v1alpha1.VerdictBlocked, rounds: [][]plan.Read{{a}}, computed: 1, maps: []string{"a old"}},
+		"Hidden":     {reason: "what is deleted and not seen is read", verdict: v1alpha1.VerdictAct, first: plan.Plan{Steps: []plan.Step{{Action: -1}}}, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a", "b")
+			compute, computed := asks(tc.verdict, tc.rounds...)
+			_, in, _ := Decide(t.Context(), w, input(), tc.first, compute, Never)
+			slices.Sort(w.asked)
+			if diff := cmp.Diff(tc.asked, w.asked); diff != "" || *computed != tc.computed {
+				t.Errorf("%s: it was decided %d times, and read -want +got\n%s", tc.reason, *computed, diff)
+			}
+			if diff := cmp.Diff(tc.maps, versions(in.Snapshot[0])); diff != "" {
+				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
+			}
+			for _, read := range tc.wrong {
+				if in.Unreadable[read] == "" || in.Confirmed[read] {
+					t.Errorf("%s: %+v is not said to be unreadable", tc.reason, read)
+				}
+			}
+			if hidden := versions(in.Snapshot[2]); (len(hidden) == 2) != (name == "Hidden") {
+				t.Errorf("%s: of the hidden target %v are known", tc.reason, hidden)
+			}
+		})
+	}
+	compute, computed := asks(v1alpha1.VerdictBlocked, []plan.Read{a})
+	if DecideToShow(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, compute); *computed != 2 {
+		t.Error("a plan that is blocked is shown as it was before anything was read")
+	}
+	endless := func(context.Context, plan.Input) plan.Plan {
+		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []plan.Read{a}}
+	}
+	if got, _, _ := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed {
+		t.Errorf("what asks for ever comes to %s, %s", got.Verdict, got.Reason)
+	}
+}
+
+// Neither rounds nor the reads of one round go on when no time is left, and nothing is decided on a part of them.
+func TestDecideEndsInTime(t *testing.T) {
+	var many []plan.Read
+	for i := range 10 * inFlight {
+		many = append(many, plan.Read{Namespace: "shop", Name: fmt.Sprint("n", i)})
+	}
+	for name, tc := range map[string]struct {
+		// rounds and reads are after how many of them no time is left; 0: not by them.
+		rounds, reads int
+		ask           []plan.Read
+		computed      int
+		asked         int
+	}{
+		"Rounds":    {rounds: 2, ask: many[:1], computed: 2, asked: 1},
+		"Reads":     {reads: 1, ask: many, computed: 1, asked: inFlight},
+		"LastRound": {reads: 1, ask: many[:1], computed: 1, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "a")
+			computed := 0
+			compute := func(context.Context, plan.Input) plan.Plan {
+				computed++
+				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: fortimers.Holds{}}
+			}
+			got, in, inTime := Decide(t.Context(), w, input(), plan.Plan{}, compute, func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return tc.rounds > 0 && computed >= tc.rounds || tc.reads > 0 && len(w.asked) >= tc.reads
+			})
+			if computed != tc.computed || len(w.asked) > tc.asked {
+				t.Errorf("it was decided %d times, and read %d times; want %d, and at most %d", computed, len(w.asked), tc.computed, tc.asked)
+			}
+			if inTime || got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || len(got.Steps) > 0 || got.Holds == nil {
+				t.Errorf("in time: %t; it comes to %+v", inTime, got)
+			}
+			if name == "Reads" && len(in.Confirmed) > 0 {
+				t.Errorf("of reads that were not made in time %d count", len(in.Confirmed))
+			}
+		})
+	}
+}
+
+// What several targets ask for in the same words is read once, whole or as one object, and they share it.
+func TestEqualReadsAreMadeOnce(t *testing.T) {
+	in := input()
+	in.Spec.Targets[1] = in.Spec.Targets[0]
+	in.Spec.Targets[1].Name = "same"
+	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	w := newWorld(t, "a", "b")
+	reads := []plan.Read{{All: true}, {Target: 1, All: true}, {Namespace: "shop", Name: "a"}, {Target: 1, Namespace: "shop", Name: "a"}}
+	if !ReadLive(t.Context(), w, &in, reads, Never) {
+		t.Fatal("it is late")
+	}
+	slices.Sort(w.asked)
+	if diff := cmp.Diff([]string{"ConfigMap ", "ConfigMap a"}, w.asked); diff != "" {
+		t.Errorf("reads: -want +got\n%s", diff)
+	}
+	for n, seen := range in.Snapshot[:2] {
+		if diff := cmp.Diff([]string{"a live", "b live"}, versions(seen)); diff != "" {
+			t.Errorf("target %d: -want +got\n%s", n, diff)
+		}
+	}
+	if len(in.Confirmed) != len(reads) {
+		t.Errorf("%d of %d reads count", len(in.Confirmed), len(reads))
+	}
+}

@@ -1,0 +1,177 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package planjson writes a plan down for people and programs: its form is a promise.
+//
+// It never decides: what it writes is in the plan.
+package planjson
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// Plan is a plan as it is written down: `kubectl cleaner plan -o json`, and what tests of templates expect. Equal plans are equal bytes,
+// lists are never null, and fields are only added.
+type Plan struct {
+	Kind string `json:"kind"`
+	// Cleaner is <namespace>/<name>, or the name of a ClusterCleaner.
+	Cleaner    string           `json:"cleaner"`
+	At         Moment           `json:"at"`
+	Verdict    v1alpha1.Verdict `json:"verdict"`
+	Reason     string           `json:"reason"`
+	Conditions []Condition      `json:"conditions"`
+	Steps      []Step           `json:"steps"`
+	Withheld   []Withheld       `json:"withheld"`
+	Pending    []Pending        `json:"pending"`
+	Next       Moment           `json:"next"`
+	Errors     []Error          `json:"errors"`
+	Warnings   []string         `json:"warnings"`
+}
+
+// Condition is what one condition gave: a value, or an error.
+type Condition struct {
+	Expression string `json:"expression"`
+	Value      *bool  `json:"value,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+// Step is a step.
+type Step struct {
+	Rule            string             `json:"rule"`
+	Verb            string             `json:"verb"`
+	APIVersion      string             `json:"apiVersion,omitempty"`
+	Kind            string             `json:"kind,omitempty"`
+	Namespace       string             `json:"namespace,omitempty"`
+	Name            string             `json:"name,omitempty"`
+	Key             string             `json:"key,omitempty"` // of an item that is no object
+	UID             string             `json:"uid,omitempty"`
+	ResourceVersion string             `json:"resourceVersion,omitempty"`
+	Subresource     string             `json:"subresource,omitempty"`
+	PatchType       v1alpha1.PatchType `json:"patchType,omitempty"`
+	Patch           json.RawMessage    `json:"patch,omitempty"`
+	Options         *Options           `json:"options,omitempty"`
+	Reason          string             `json:"reason,omitempty"`
+}
+
+// Options are the options of a verb.
+type Options struct {
+	GracePeriodSeconds *int64                     `json:"gracePeriodSeconds,omitempty"`
+	PropagationPolicy  v1alpha1.PropagationPolicy `json:"propagationPolicy,omitempty"`
+	Force              bool                       `json:"force,omitempty"`
+	Finalizer          string                     `json:"finalizer,omitempty"`
+	Revision           int64                      `json:"revision,omitempty"`
+}
+
+// Withheld is a step that is not taken.
+type Withheld struct {
+	Step    `json:",inline"`
+	Because string `json:"because"`
+}
+
+// Pending is something that waits.
+type Pending struct {
+	Rule  string `json:"rule"`
+	Key   string `json:"key"`
+	Until Moment `json:"until"`
+}
+
+// Error is what went wrong with items.
+type Error struct {
+	Rule string `json:"rule"`
+	Key  string `json:"key,omitempty"`
+	// Expression is the field of the spec that it is about, such as rules[0].when.
+	Expression string `json:"expression,omitempty"`
+	Message    string `json:"message"`
+	// Count is to how many items it happened, if these are several.
+	Count int64 `json:"count,omitempty"`
+}
+
+// Moment is a time in UTC as RFC 3339 writes it, or null.
+type Moment struct{ time.Time }
+
+// MarshalJSON writes the time, or null for the zero one.
+func (m Moment) MarshalJSON() ([]byte, error) {
+	if m.IsZero() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(m.UTC().Format(time.RFC3339Nano))
+}
+
+// verbUninstall is the verb of the step that uninstalls a Helm release, and ruleHelm its rule.
+const (
+	verbUninstall = "helmUninstall"
+	ruleHelm      = "helm"
+)
+
+// WritePlan is a plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
+func WritePlan(p *plan.Plan, owner plan.Owner, at time.Time, warnings []string) Plan {
+	d := Plan{
+		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextEvaluation()},
+		Conditions: []Condition{}, Steps: []Step{}, Withheld: []Withheld{}, Pending: []Pending{},
+		Errors: []Error{}, Warnings: append([]string{}, warnings...),
+	}
+	if owner.Namespace != "" {
+		d.Cleaner = owner.Namespace + "/" + owner.Name
+	}
+	for _, c := range p.Conditions {
+		d.Conditions = append(d.Conditions, Condition{Expression: c.Expression, Value: c.Value, Error: c.Error})
+	}
+	for i := range p.Steps {
+		d.Steps = append(d.Steps, writeStep(&p.Steps[i]))
+	}
+	if p.Release != nil {
+		d.Steps = append(d.Steps, Step{
+			Rule: ruleHelm, Verb: verbUninstall, Namespace: owner.Namespace, Name: p.Release.Name, UID: string(p.Release.UID),
+			Options: &Options{Revision: p.Release.Revision},
+		})
+	}
+	for i := range p.Withheld {
+		d.Withheld = append(d.Withheld, Withheld{Step: writeStep(&p.Withheld[i].Step), Because: p.Withheld[i].Because})
+	}
+	for _, w := range p.Pending {
+		d.Pending = append(d.Pending, Pending{Rule: w.Rule, Key: w.Key, Until: Moment{w.Until}})
+	}
+	for _, e := range p.Errors {
+		out := Error{Rule: e.Rule, Key: e.Key, Expression: e.Field, Message: e.Message}
+		if e.Count > 1 {
+			out.Count = e.Count
+		}
+		d.Errors = append(d.Errors, out)
+	}
+	return d
+}
+
+func writeStep(s *plan.Step) Step {
+	o := &s.Object
+	d := Step{
+		Rule: s.Rule, Verb: string(s.Verb), Namespace: o.Namespace, Name: o.Name, UID: string(o.UID),
+		ResourceVersion: o.ResourceVersion, Reason: s.Reason,
+	}
+	if o.Name == "" && len(s.Keys) > 0 {
+		d.Key = s.Keys[0]
+	}
+	d.APIVersion, d.Kind = tellKind(o)
+	options := Options{GracePeriodSeconds: s.Grace, PropagationPolicy: s.Propagation, Finalizer: s.Finalizer}
+	if s.Patch != nil {
+		d.Subresource, d.PatchType, d.Patch = s.Patch.Subresource, s.Patch.Type, s.Patch.Body
+		options.Force = s.Patch.Force
+	}
+	if options != (Options{}) {
+		d.Options = &options
+	}
+	return d
+}
+
+// tellKind is what the object calls itself. If only metadata was read, it is the resource.
+func tellKind(o *plan.Object) (apiVersion, kind string) {
+	apiVersion, _ = o.Value["apiVersion"].(string)
+	kind, _ = o.Value["kind"].(string)
+	if kind == "" && o.Resource.Resource != "" {
+		return o.Resource.GroupVersion().String(), o.Resource.Resource
+	}
+	return apiVersion, kind
+}

@@ -1,0 +1,159 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package planjson
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+var (
+	born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+)
+
+// written is a document as a program reads it.
+func written(t *testing.T, d Plan) any {
+	t.Helper()
+	text, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed(t, string(text))
+}
+
+func parsed(t *testing.T, text string) any {
+	t.Helper()
+	var out any
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return out
+}
+
+// The form of a document is a promise: this test is changed only where fields are added.
+func TestWritePlan(t *testing.T) {
+	yes, no, now := true, int64(0), born.Add(24*time.Hour)
+	pod := func(name string) plan.Object {
+		return plan.Object{
+			Ref:   plan.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+			Value: map[string]any{"apiVersion": "v1", "kind": "Pod"},
+		}
+	}
+	patch := plan.Patch{Type: v1alpha1.PatchApply, Subresource: "status", Force: true}
+	sent := patch
+	sent.Body = []byte(`{"status":{"n":3,"phase":"Failed"}}`)
+	p := plan.Plan{
+		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: now.Add(time.Minute), NextCheck: now.Add(time.Hour),
+		Conditions: []v1alpha1.ConditionOutcome{{Expression: "pods.items.size() > 0", Value: &yes}},
+		Steps: []plan.Step{
+			{Rule: "r", Verb: plan.VerbPatch, Object: pod("a"), Patch: &sent, Reason: "it is done"},
+			{Rule: "r", Verb: plan.VerbRemoveFinalizer, Object: pod("a"), Finalizer: "example.com/x", Reason: "it is done"},
+			{Rule: "r", Verb: plan.VerbDelete, Object: pod("a"), Grace: &no, Propagation: v1alpha1.PropagateBackground, Reason: "it is done"},
+		},
+		Withheld: []plan.Withheld{{
+			Step:    plan.Step{Rule: "r", Verb: plan.VerbPatch, Object: pod("d"), Patch: &patch, Reason: "it is done"},
+			Because: `it has the label or annotation cleaner.vtex.dev/protect: "true"`,
+		}},
+		Pending: []plan.Pending{{Rule: "later", Key: "shop/c.pods/v1", Until: now.Add(time.Minute)}},
+		Errors:  []v1alpha1.ItemError{{Rule: "r", Key: "shop/b.pods/v1", Field: "rules[0].when", Message: "no such key: done", Count: 2}},
+	}
+	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, now, []string{"careful"}))
+	want := parsed(t, `{
+		"kind": "Plan", "cleaner": "c", "at": "2026-01-02T00:00:00Z", "verdict": "Act", "reason": "ConditionsMet",
+		"conditions": [{"expression": "pods.items.size() > 0", "value": true}],
+		"steps": [
+			{"rule": "r", "verb": "patch", "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "a", "uid": "uid-a", "resourceVersion": "7",
+			 "subresource": "status", "patchType": "Apply", "patch": {"status": {"phase": "Failed", "n": 3}}, "options": {"force": true}, "reason": "it is done"},
+			{"rule": "r", "verb": "removeFinalizer", "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "a", "uid": "uid-a", "resourceVersion": "7",
+			 "options": {"finalizer": "example.com/x"}, "reason": "it is done"},
+			{"rule": "r", "verb": "delete", "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "a", "uid": "uid-a", "resourceVersion": "7",
+			 "options": {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}, "reason": "it is done"}
+		],
+		"withheld": [
+			{"rule": "r", "verb": "patch", "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "d", "uid": "uid-d", "resourceVersion": "7",
+			 "subresource": "status", "patchType": "Apply", "options": {"force": true}, "reason": "it is done",
+			 "because": "it has the label or annotation cleaner.vtex.dev/protect: \"true\""}
+		],
+		"pending": [{"rule": "later", "key": "shop/c.pods/v1", "until": "2026-01-02T00:01:00Z"}],
+		"next": "2026-01-02T00:01:00Z",
+		"errors": [{"rule": "r", "key": "shop/b.pods/v1", "expression": "rules[0].when", "message": "no such key: done", "count": 2}],
+		"warnings": ["careful"]
+	}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func TestWritePlanOfNothing(t *testing.T) {
+	p := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended}
+	got := written(t, WritePlan(&p, plan.Owner{Namespace: "shop", Name: "c"}, born.In(time.FixedZone("", 3600)), nil))
+	want := parsed(t, `{
+		"kind": "Plan", "cleaner": "shop/c", "at": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "Suspended",
+		"conditions": [], "steps": [], "withheld": [], "pending": [], "next": null, "errors": [], "warnings": []
+	}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// What is no object has its key.
+func TestWritePlanOfAReport(t *testing.T) {
+	p := plan.Plan{Steps: []plan.Step{{Rule: "r", Keys: []string{"10.0.0.1"}, Verb: plan.VerbReport, Reason: "of two Pods"}}}
+	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, born, nil)).(map[string]any)["steps"]
+	want := parsed(t, `[{"rule": "r", "verb": "report", "key": "10.0.0.1", "reason": "of two Pods"}]`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A release is a step, and what was read without its value is called by its resource.
+func TestWritePlanOfARelease(t *testing.T) {
+	no := false
+	p := plan.Plan{
+		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet,
+		Conditions: []v1alpha1.ConditionOutcome{{Expression: "x", Error: "it failed"}, {Expression: "y", Value: &no}},
+		Steps: []plan.Step{{
+			Rule: "targets.notes", Action: -1, Keys: []string{"u"}, Verb: plan.VerbDelete, Propagation: v1alpha1.PropagateBackground,
+			Object: plan.Object{Ref: plan.Ref{Resource: pods, Namespace: "shop", Name: "a"}},
+		}},
+		Release: &plan.Release{Name: "web", Revision: 3, UID: "secret"},
+	}
+	got := written(t, WritePlan(&p, plan.Owner{Namespace: "shop", Name: "c"}, born, nil)).(map[string]any)
+	want := parsed(t, `{
+		"conditions": [{"expression": "x", "error": "it failed"}, {"expression": "y", "value": false}],
+		"steps": [
+			{"rule": "targets.notes", "verb": "delete", "apiVersion": "v1", "kind": "pods", "namespace": "shop", "name": "a", "options": {"propagationPolicy": "Background"}},
+			{"rule": "helm", "verb": "helmUninstall", "namespace": "shop", "name": "web", "uid": "secret", "options": {"revision": 3}}
+		]
+	}`).(map[string]any)
+	for field, v := range want {
+		if diff := cmp.Diff(v, got[field]); diff != "" {
+			t.Errorf("%s: -want +got\n%s", field, diff)
+		}
+	}
+}
+
+// An error of one item says no number, and the next look is the earlier one of two.
+func TestWritePlanOfErrors(t *testing.T) {
+	p := plan.Plan{
+		Errors: []v1alpha1.ItemError{{Rule: "r", Field: "rules[0].forEach", Message: "no", Count: 1}}, Next: born.Add(time.Hour), NextCheck: born.Add(time.Minute),
+	}
+	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, born, nil)).(map[string]any)
+	for field, want := range map[string]string{
+		"errors": `[{"rule": "r", "expression": "rules[0].forEach", "message": "no"}]`, "next": `"2026-01-01T00:01:00Z"`,
+	} {
+		if diff := cmp.Diff(parsed(t, want), got[field]); diff != "" {
+			t.Errorf("%s: -want +got\n%s", field, diff)
+		}
+	}
+}
