@@ -62,12 +62,12 @@ func manyShort(room int, more string) string {
 	return b.String()
 }
 
-// heldBytes is what a value takes that something returns.
-func heldBytes(make func() any) int {
+// heldBytes is what a value takes that a function returns.
+func heldBytes(read func() any) int {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	made := make()
+	made := read()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(made)
