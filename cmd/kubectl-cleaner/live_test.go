@@ -235,7 +235,7 @@ func TestLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wants(s.run(0, "explain", "preview"),
-			"this status is about an earlier spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
+			"this status is for an earlier generation of the spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 items)",
 			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
 	})

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -65,9 +66,11 @@ func (k *Kept) isFinalizer(text []byte) bool {
 	return len(text) > 2 && string(text[1:len(text)-1]) == k.Finalizer
 }
 
-// LimitMetadata does what LimitDepth does, and keeps of the metadata of some kinds only a part.
+// LimitMetadata does what LimitDepth does, and keeps of the metadata of some kinds only a part. The annotation by which the API server says that
+// a watch has sent all that there was is kept too: without it a cache would never be synced.
 func LimitMetadata(config *rest.Config, kept Kept) {
 	root := findRoot(config)
+	kept.Annotations = append(slices.Clone(kept.Annotations), metav1.InitialEventsAnnotationKey)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &transport{next, root, kept} })
 }
 

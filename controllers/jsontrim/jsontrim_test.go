@@ -133,6 +133,22 @@ func TestMetadataOfOneGroupIsDropped(t *testing.T) {
 	}
 }
 
+// A watch that begins with all that there is ends that with a bookmark, which a cache waits for.
+func TestTheEndOfInitialEventsIsKept(t *testing.T) {
+	const bookmark = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	server := serve(t, func(string) string { return bookmark })
+	config := &rest.Config{Host: server.URL}
+	LimitMetadata(config, *someKept)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(get(t, client, http.MethodGet, server.URL+"/apis/example.com/v1/widgets?watch=true&sendInitialEvents=true", "application/json"))
+	if err != nil || string(out) != bookmark {
+		t.Errorf("got %s, %v", out, err)
+	}
+}
+
 // An event is read when it has come, and not when the next one has.
 func TestEventsAreNotHeldBack(t *testing.T) {
 	const event = `{"type":"ADDED","object":{"metadata":{"name":"a"}}}` + "\n"
