@@ -175,7 +175,7 @@ func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 	watched := p.reads.meterWatched(p.clients.Watched)
 	seen := watched.chargeSeen(p.assignment.Work, queries.Read(ctx, watched))
 	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
-	in.Lagging = p.mem.Lagging.ListItems(in.Snapshot, now)
+	in.Lagging, in.Unseen = p.mem.Lagging.ListItems(in.Snapshot, now), p.mem.Overlay.ListUnseen()
 	return in
 }
 

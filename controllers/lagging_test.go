@@ -128,3 +128,38 @@ func TestAWatchThatStaysBehindShortensNoFor(t *testing.T) {
 		})
 	}
 }
+
+// The watch stands still, and another rule patches the object, which was read live for that. What the patch answered is known, and what was
+// before it is not.
+func TestAPatchHidesNoWatchThatStandsStill(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Rules[0].For = "10m"
+	mark := v1alpha1.Rule{
+		Name: "mark", ForEach: "pods.items", When: `!has(item.metadata.annotations) && time > timestamp("2026-01-01T01:09:50Z")`,
+		Actions: []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"annotations": {"a": "b"}}}`}}},
+	}
+	c.Spec.Rules = append([]v1alpha1.Rule{mark}, c.Spec.Rules...)
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	start := r.clock.Now()
+	const matches, thawed = 9*time.Minute + 45*time.Second, 15 * time.Minute
+	deleted := time.Duration(0)
+	for at := time.Duration(0); at <= 30*time.Minute && deleted == 0; at += 5 * time.Second {
+		r.clock.SetTime(start.Add(at))
+		switch at {
+		case time.Minute:
+			r.freeze()
+		case 2 * time.Minute:
+			r.put(aPod("a", "Running"))
+		case matches:
+			r.put(aPod("a", "Succeeded"))
+		case thawed:
+			r.thaw()
+		}
+		if r.pass(); !slices.Contains(r.names(), "a") {
+			deleted = at
+		}
+	}
+	if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
+		t.Errorf("it is deleted after %s, and has been seen to match since %s; sent %v", deleted, thawed, r.took())
+	}
+}

@@ -278,6 +278,7 @@ func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 	}
 	before := s.Object
 	before.ResourceVersion = b.namedVersion(s)
+	b.mem.Overlay.NoteUnseen(b.watched[s.Object.UID], before)
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
 			b.mem.Overlay.NoteAnswer(was, out.Now)

@@ -64,6 +64,9 @@ type Input struct {
 	Holds fortimers.Holds
 	// Lagging are the items that the watches show with an outdated version of an object: it is unknown whether their holds continue.
 	Lagging map[ItemKey]bool
+	// Unseen are the objects that are shown as this process has left them, after a change that the watches have not shown: it is unknown whether
+	// the holds of their items continue.
+	Unseen map[types.UID]bool
 	// Done are the deeds of this process, as far as limits still count them.
 	Done limits.Done
 	// Backoff is which objects wait after failures.

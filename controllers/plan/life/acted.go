@@ -26,6 +26,8 @@ type ActedOn struct {
 	Gone bool
 	// Now is the object as it is now, unless it is gone.
 	Now plan.Object
+	// Unseen says that it had changed before, and that the watches have not shown that change.
+	Unseen bool
 }
 
 // NoteAnswer records the answer to an action: the object at the version that the request named, and as it is now; nil if it is gone.
@@ -41,6 +43,31 @@ func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
 		e.Now = *now
 	}
 	a[before.UID] = e
+}
+
+// NoteUnseen records that an object had changed before it was acted on, if the watches had shown another version than the request named. An
+// earlier action of this process is no such change. Call it before NoteAnswer.
+func (a Acted) NoteUnseen(watched, named plan.Object) {
+	e := a[named.UID]
+	if watched.UID == "" || watched.ResourceVersion == named.ResourceVersion || e.Now.UID != "" && e.Now.ResourceVersion == named.ResourceVersion {
+		return
+	}
+	e.Unseen = true
+	a[named.UID] = e
+}
+
+// ListUnseen lists the objects in a snapshot of OverlaySnapshot with a change before the action that the watches have not shown.
+func (a Acted) ListUnseen() map[types.UID]bool {
+	var out map[types.UID]bool
+	for uid, e := range a {
+		if e.Unseen && !e.Gone {
+			if out == nil {
+				out = map[types.UID]bool{}
+			}
+			out[uid] = true
+		}
+	}
+	return out
 }
 
 // OverlaySnapshot returns the snapshot with each object that was acted on as the API server answered. It forgets objects that the

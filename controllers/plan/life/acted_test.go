@@ -112,3 +112,33 @@ func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
 		t.Errorf("what is gone by one group is there by the other: %+v", got)
 	}
 }
+
+// An action that named another version than the watches have shown came after a change that they hide; one after an action of this process
+// did not.
+func TestListUnseen(t *testing.T) {
+	at := func(version string) plan.Object {
+		return plan.Object{Ref: plan.Ref{UID: "uid-a", ResourceVersion: version}}
+	}
+	now := at("9")
+	for name, tc := range map[string]struct {
+		watched, named plan.Object
+		before         Acted
+		unseen         bool
+	}{
+		"Shown":    {at("5"), at("5"), Acted{}, false},
+		"Hidden":   {at("5"), at("7"), Acted{}, true},
+		"Ours":     {at("5"), at("7"), Acted{"uid-a": {Now: at("7")}}, false},
+		"Again":    {at("5"), at("7"), Acted{"uid-a": {Now: at("7"), Unseen: true}}, true},
+		"NotKnown": {plan.Object{}, at("7"), Acted{}, false},
+	} {
+		tc.before.NoteUnseen(tc.watched, tc.named)
+		tc.before.NoteAnswer(tc.watched, &now)
+		tc.before.NoteAnswer(tc.named, &now)
+		if got := tc.before.ListUnseen()["uid-a"]; got != tc.unseen {
+			t.Errorf("%s: unseen: %t", name, got)
+		}
+		if tc.before.NoteAnswer(tc.named, nil); len(tc.before.ListUnseen()) > 0 {
+			t.Errorf("%s: what is gone hides nothing", name)
+		}
+	}
+}

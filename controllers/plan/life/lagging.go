@@ -17,11 +17,16 @@ import (
 
 // Lagging is the items of rules with `for` for which the watches have shown an object at an outdated version. The states of the object in
 // between are unknown, so it is unknown whether `when` stayed true.
-type Lagging map[plan.ItemKey]Lag
+type Lagging map[LaggingKey]Lag
+
+// LaggingKey is an item, and one of the objects that it is about: each of them lags by its own versions.
+type LaggingKey struct {
+	Item plan.ItemKey
+	UID  types.UID
+}
 
 // Lag is how far the watches were behind for an object.
 type Lag struct {
-	UID types.UID
 	// Old are the versions that are known to be outdated.
 	Old []string
 	// Live is the version that a live read returned, and Read a time before that read.
@@ -35,9 +40,10 @@ type Lag struct {
 // one. Old are the versions that the watches have shown, or that were decided on.
 func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...string) {
 	for _, item := range s.ListItems() {
-		lag := l[item]
-		if lag.UID != s.Object.UID || lag.CaughtUp {
-			lag = Lag{UID: s.Object.UID}
+		key := LaggingKey{item, s.Object.UID}
+		lag := l[key]
+		if lag.CaughtUp {
+			lag = Lag{}
 		}
 		for _, version := range old {
 			if version != "" && version != live && !slices.Contains(lag.Old, version) {
@@ -45,7 +51,7 @@ func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...strin
 			}
 		}
 		lag.Live, lag.Read = live, read
-		l[item] = lag
+		l[key] = lag
 	}
 }
 
@@ -56,8 +62,8 @@ func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool
 		return nil
 	}
 	shown, complete := map[types.UID]string{}, true
-	for _, lag := range l {
-		shown[lag.UID] = ""
+	for key := range l {
+		shown[key.UID] = ""
 	}
 	for t := range s {
 		complete = complete && s[t].State == plan.Complete
@@ -68,19 +74,19 @@ func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool
 			}
 		}
 	}
-	maps.DeleteFunc(l, func(item plan.ItemKey, lag Lag) bool {
-		version := shown[lag.UID]
+	maps.DeleteFunc(l, func(key LaggingKey, lag Lag) bool {
+		version := shown[key.UID]
 		if version == "" {
 			return complete
 		}
 		lag.CaughtUp = lag.CaughtUp || lag.hasCaughtUp(version)
-		l[item] = lag
+		l[key] = lag
 		return lag.CaughtUp && !isWithin(lag.Read, now, fortimers.MaxBlind)
 	})
 	items := make(map[plan.ItemKey]bool, len(l))
-	for item, lag := range l {
+	for key, lag := range l {
 		if !lag.CaughtUp {
-			items[item] = true
+			items[key.Item] = true
 		}
 	}
 	return items
@@ -101,8 +107,8 @@ func (lag *Lag) hasCaughtUp(version string) bool {
 // for how long.
 func (l Lagging) IsBlind(s *plan.Step, now time.Time) bool {
 	return slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool {
-		lag, known := l[item]
-		return !known || lag.UID != s.Object.UID || !lag.CaughtUp || !isWithin(lag.Read, now, s.BlindFor)
+		lag, known := l[LaggingKey{item, s.Object.UID}]
+		return !known || !lag.CaughtUp || !isWithin(lag.Read, now, s.BlindFor)
 	})
 }
 
@@ -113,8 +119,8 @@ func isWithin(at, now time.Time, most time.Duration) bool {
 
 // CountBytes is about how much memory is taken.
 func (l Lagging) CountBytes() (n int64) {
-	for item, lag := range l {
-		n += laggingBytes + int64(len(item.Key)+64*len(lag.Old))
+	for key, lag := range l {
+		n += laggingBytes + int64(len(key.Item.Key)+64*len(lag.Old))
 	}
 	return n
 }

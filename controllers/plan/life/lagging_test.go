@@ -4,6 +4,7 @@
 package life
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -116,10 +117,35 @@ func TestLaggingIsOfOneObject(t *testing.T) {
 	other := laggingStep("8")
 	other.Object.UID = "uid-b"
 	l.NoteLag(other, "9", second(0), "8")
-	lag := l[plan.ItemKey{Rule: "r", Key: "x"}]
-	if lag.UID != "uid-b" || len(lag.Old) != 1 || lag.Old[0] != "8" || lag.Live != "9" {
+	lag := l[LaggingKey{plan.ItemKey{Rule: "r", Key: "x"}, "uid-b"}]
+	if len(lag.Old) != 1 || lag.Old[0] != "8" || lag.Live != "9" {
 		t.Errorf("it lags by %+v", lag)
 	}
+}
+
+// An item that is about two objects, which both change all the time, waits for neither of them for ever.
+func TestLaggingOfTwoObjectsOfAnItem(t *testing.T) {
+	l, steps := Lagging{}, []*plan.Step{laggingStep(""), laggingStep("")}
+	for i, s := range steps {
+		s.Object.UID, s.BlindFor = []types.UID{"uid-a", "uid-b"}[i], 5*time.Second
+	}
+	for now := range 10 {
+		old, live := strconv.Itoa(10+now), strconv.Itoa(11+now)
+		l.ListItems(plan.Snapshot{{State: plan.Complete, Objects: []plan.Object{
+			{Ref: plan.Ref{UID: "uid-a", ResourceVersion: old}}, {Ref: plan.Ref{UID: "uid-b", ResourceVersion: old}},
+		}}}, second(now))
+		blind := false
+		for _, s := range steps {
+			if l.IsBlind(s, second(now)) {
+				blind = true
+				l.NoteLag(s, live, second(now), old)
+			}
+		}
+		if !blind {
+			return
+		}
+	}
+	t.Errorf("it waits for ever: %v", l)
 }
 
 func TestLaggingIsCounted(t *testing.T) {
