@@ -62,8 +62,9 @@ type Input struct {
 
 	// Holds is what the plan before this one handed on.
 	Holds fortimers.Holds
-	// Lagging are the items that the watches show with an outdated version of an object: it is unknown whether their holds continue.
-	Lagging map[ItemKey]bool
+	// Lagging are the items that the watches show with an outdated version of an object: since a moment it is unknown whether their holds
+	// continue.
+	Lagging map[ItemKey]time.Time
 	// Unseen are the objects that are shown as this process has left them, after a change that the watches have not shown: it is unknown whether
 	// the holds of their items continue.
 	Unseen map[types.UID]bool

@@ -299,8 +299,12 @@ func (r *deciding) holdItem(c *candidate) bool {
 		return false
 	}
 	c.blindFor = fortimers.BlindFor(length)
-	if length > 0 && (r.in.Lagging[ItemKey{Rule: r.rule.Name, Key: c.key}] || c.object != nil && r.in.Unseen[c.object.UID]) {
-		r.holds.RecordUnknown(c.waits)
+	blind, lags := r.in.Lagging[ItemKey{Rule: r.rule.Name, Key: c.key}]
+	if !lags {
+		blind = r.in.Now
+	}
+	if length > 0 && (lags || c.object != nil && r.in.Unseen[c.object.UID]) {
+		r.holds.RecordUnknownSince(c.waits, blind)
 		c.until = r.in.Now.Add(length)
 		return r.chargeBytes("for", holdSize+4*len(c.waits))
 	}

@@ -152,13 +152,16 @@ func (h *Holding) hasBlindGap(hold Hold, length time.Duration) bool {
 func BlindFor(length time.Duration) time.Duration { return min(MaxBlind, length/blindShare) }
 
 // RecordUnknown takes that nobody can say whether `when` holds for a key: its hold neither begins nor ends.
-func (h *Holding) RecordUnknown(key string) {
+func (h *Holding) RecordUnknown(key string) { h.RecordUnknownSince(key, h.now) }
+
+// RecordUnknownSince is RecordUnknown where nobody could say so since an earlier moment.
+func (h *Holding) RecordUnknownSince(key string, since time.Time) {
 	sum := hashes.SumOf(key)
 	hold, known := h.before.Since[sum]
 	if _, seen := h.after.Since[sum]; seen || !known {
 		return
 	}
-	h.after.Since[sum] = hold.blindHold(h.now)
+	h.after.Since[sum] = hold.blindHold(since)
 }
 
 // DropHolds takes that nobody knows for which items these keys hold: they begin anew.

@@ -161,3 +161,30 @@ func TestBlindFor(t *testing.T) {
 		}
 	}
 }
+
+// What is unknown since an earlier moment is blind since then, and since the first of such moments.
+func TestRecordUnknownSince(t *testing.T) {
+	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC) }
+	work, rule := &v1alpha1.Work{}, &v1alpha1.Rule{Name: "r"}
+	room := func() bool { return true }
+	holds := Holds{}
+	look := func(now int, do func(h *Holding)) {
+		h := holds.BeginRule(work, rule, at(now))
+		do(h)
+		holds = Holds{"r": h.ListHolds()}
+	}
+	look(0, func(h *Holding) { h.RecordHold("x", time.Minute, room) })
+	look(30, func(h *Holding) { h.RecordUnknownSince("x", at(22)) })
+	look(31, func(h *Holding) { h.RecordUnknownSince("x", at(31)) })
+	look(32, func(h *Holding) {
+		if since, _ := h.RecordHold("x", time.Minute, room); !since.Equal(at(0)) {
+			t.Errorf("10 s are not too long: it begins at %s", since)
+		}
+	})
+	look(50, func(h *Holding) { h.RecordUnknownSince("x", at(45)) })
+	look(56, func(h *Holding) {
+		if since, _ := h.RecordHold("x", time.Minute, room); !since.Equal(at(56)) {
+			t.Errorf("11 s are too long: it begins at %s", since)
+		}
+	})
+}

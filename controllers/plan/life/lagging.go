@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // Lagging is the items of rules with `for` for which the watches have shown an object at an outdated version. The states of the object in
@@ -55,9 +56,9 @@ func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...strin
 	}
 }
 
-// ListItems lists the items for which a snapshot of the watches still shows an old version. It forgets those whose objects are gone, and those
+// ListItems lists the items for which a snapshot of the watches still shows an old version, and since when that is known. It forgets those whose objects are gone, and those
 // that have caught up and that IsBlind no longer needs. While a target is not known, none is forgotten.
-func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool {
+func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]time.Time {
 	if len(l) == 0 {
 		return nil
 	}
@@ -83,10 +84,10 @@ func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]bool
 		l[key] = lag
 		return lag.CaughtUp && !isWithin(lag.Read, now, fortimers.MaxBlind)
 	})
-	items := make(map[plan.ItemKey]bool, len(l))
+	items := make(map[plan.ItemKey]time.Time, len(l))
 	for key, lag := range l {
 		if !lag.CaughtUp {
-			items[key.Item] = true
+			items[key.Item] = monotime.ChooseEarlier(items[key.Item], lag.Read)
 		}
 	}
 	return items

@@ -54,7 +54,7 @@ func TestLagging(t *testing.T) {
 			l.NoteLag(laggingStep("5"), tc.live, second(0), "5", "", "6", "5")
 			items := l.ListItems(tc.snapshot, second(1))
 			for _, key := range []string{"x", "y"} {
-				if items[plan.ItemKey{Rule: "r", Key: key}] != tc.lags {
+				if since, lags := items[plan.ItemKey{Rule: "r", Key: key}]; lags != tc.lags || lags && !since.Equal(second(0)) {
 					t.Errorf("%s: %s lags: %t", tc.reason, key, !tc.lags)
 				}
 			}
