@@ -81,10 +81,12 @@ func (m manager) Start(context.Context) error { return m.err }
 
 // lease notes whether it was released.
 type lease struct {
-	alwaysLeads
+	stale    bool
 	released bool
 	err      error
 }
+
+func (l *lease) Fresh() bool { return !l.stale }
 
 func (l *lease) Release(ctx context.Context) error {
 	l.released = ctx.Err() == nil
@@ -96,16 +98,20 @@ func TestReleaseOnlyWhenAllHasStopped(t *testing.T) {
 	late := errors.New("failed waiting for all runnables to end")
 	for name, tc := range map[string]struct {
 		stopped, released error
+		waits             time.Duration
+		stale             bool
 		want              bool
 	}{
-		"Stopped":     {nil, nil, true},
-		"NotReleased": {nil, errors.New("the API server is gone"), true},
-		"Late":        {late, nil, false},
+		"Stopped":      {nil, nil, time.Second, false, true},
+		"NotReleased":  {nil, errors.New("the API server is gone"), time.Second, false, true},
+		"Late":         {late, nil, time.Second, false, false},
+		"WaitsForNone": {nil, nil, 0, false, false}, // as with --shutdown-timeout=0
+		"Lost":         {nil, nil, time.Second, true, false},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		stop() // as a signal does
-		l := &lease{err: tc.released}
-		err := runUntilStopped(ctx, manager{tc.stopped}, l)
+		l := &lease{err: tc.released, stale: tc.stale}
+		err := runUntilStopped(ctx, manager{tc.stopped}, l, tc.waits)
 		if l.released != tc.want || !errors.Is(err, cmp.Or(tc.stopped, tc.released)) {
 			t.Errorf("%s: released: %t, %v", name, l.released, err)
 		}

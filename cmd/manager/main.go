@@ -102,7 +102,7 @@ func runManager(args []string, stdout io.Writer) error {
 		}
 	}
 	log.Info("Starting", "version", version.Get().String(), "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
-	return runUntilStopped(ctrl.SetupSignalHandler(), mgr, lease)
+	return runUntilStopped(ctrl.SetupSignalHandler(), mgr, lease, f.shutdownTimeout)
 }
 
 // leadership is the lease of this process.
@@ -117,12 +117,16 @@ type leadership interface {
 const releaseTimeout = 5 * time.Second
 
 // runUntilStopped runs the manager until ctx ends, then releases the Lease, but only after all parts of the manager have stopped: until then
-// they can still write. If one does not stop in time, the Lease has to expire.
+// they can still write. If one does not stop in time, the Lease has to expire. A manager says nothing of parts that did not stop if it waits
+// for none, or if the leadership was lost meanwhile.
 func runUntilStopped(ctx context.Context, mgr interface {
 	Start(ctx context.Context) error
-}, lease leadership) error {
+}, lease leadership, waits time.Duration) error {
 	if err := mgr.Start(ctx); err != nil {
 		return err
+	}
+	if waits == 0 || !lease.Fresh() {
+		return nil
 	}
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
