@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // MaxBlind is the longest time for which the result of `when` may be unknown before a `for` timer must start again, and blindShare
@@ -91,11 +92,9 @@ func (r RuleHolds) blindAll(now time.Time) RuleHolds {
 	return out
 }
 
-// blindHold marks a hold whose `when` could not be evaluated.
-func (h Hold) blindHold(now time.Time) Hold {
-	if h.Blind.IsZero() {
-		h.Blind = now
-	}
+// blindHold marks a hold whose `when` could not be evaluated since then. It may turn out later that this was so even earlier.
+func (h Hold) blindHold(since time.Time) Hold {
+	h.Blind = monotime.ChooseEarlier(h.Blind, since)
 	return h
 }
 

@@ -120,6 +120,10 @@ func TestBlindAll(t *testing.T) {
 	if diff := cmp.Diff(want["r"], before.BeginRule(work, &work.Rules[0], at(100)).ListUnknown()); diff != "" {
 		t.Errorf("of one rule: -want +got\n%s", diff)
 	}
+	earlier := begun(work, map[string]Hold{"k": {Since: at(10), Blind: at(80)}, "blind": {Since: at(10), Blind: at(80)}})
+	if diff := cmp.Diff(earlier, want.BlindAll(at(80))); diff != "" {
+		t.Errorf("it has turned out that nobody has seen them for longer: -want +got\n%s", diff)
+	}
 	if got := Holds(nil).BlindAll(at(100)); got != nil {
 		t.Errorf("none are %v", got)
 	}
