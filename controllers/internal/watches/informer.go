@@ -519,6 +519,7 @@ func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	before, first := maps.Clone(i.objects), !i.synced
 	f.mu.RUnlock()
 	l := compareLists(before, objects)
+	defer f.matcher.backlog.endReport(l)
 	since, stored := f.storeListing(i, l)
 	if !stored || first && i.scope.resource.GVR.Group != definitionsGroup {
 		return
@@ -540,24 +541,24 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	f.adjustCounts(0, l.more)
 	since, i.heard = i.heard, f.clock.Now()
 	i.failure, i.failingSince = "", time.Time{}
-	if !i.synced {
+	if i.synced {
+		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock
+	} else {
 		f.markSynced(i)
 	}
 	f.answers.reportStates(i.scope.wants)
 	return since, true
 }
 
-// notifyChanges adds some of the differences that a list has shown to the backlog.
+// notifyChanges adds some of the differences that a list has shown to the backlog, although the informer may have ended since it was stored:
+// who wants to know of them may be served by another one, which does not know them.
 func (f *feeds) notifyChanges(i *informer, changes []difference, since time.Time, first bool) {
 	f.mu.Lock()
 	defer f.unlockAndWake()
 	for _, c := range changes {
-		switch {
-		case i.stopped:
-			return
-		case first:
+		if first {
 			f.noteDefinition(i, c.before, c.now)
-		default:
+		} else {
 			f.notifyChange(i, c.before, c.now, since)
 		}
 	}

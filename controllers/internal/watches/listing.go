@@ -15,6 +15,8 @@ type listing struct {
 	// groups are those of objects with many labels.
 	groups  map[group]*members
 	changes []difference
+	// changedIn are the namespaces of the changes.
+	changedIn []string
 	// more is how many more objects there are than before.
 	more int
 }
@@ -35,7 +37,7 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 		}
 		objects := list[:n]
 		list = list[n:]
-		l.compareNamespace(before[namespace].AppendTo(nil), objects)
+		l.compareNamespace(namespace, before[namespace].AppendTo(nil), objects)
 		for _, o := range objects {
 			if len(o.Labels) > maxGroupedLabels {
 				for g := range groupsWith(o) {
@@ -47,7 +49,7 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 	}
 	for namespace, objects := range before {
 		if _, still := l.objects[namespace]; !still {
-			l.compareNamespace(objects.AppendTo(nil), nil)
+			l.compareNamespace(namespace, objects.AppendTo(nil), nil)
 		}
 	}
 	for g, objects := range many {
@@ -57,7 +59,13 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 }
 
 // compareNamespace compares the objects of a namespace, both in order, and has those stay in the list of now that are the same.
-func (l *listing) compareNamespace(before, now cachedobjects.SortedObjects) {
+func (l *listing) compareNamespace(namespace string, before, now cachedobjects.SortedObjects) {
+	same := len(l.changes)
+	defer func() {
+		if len(l.changes) > same {
+			l.changedIn = append(l.changedIn, namespace)
+		}
+	}()
 	l.more += len(now) - len(before)
 	for n, o := range now {
 		for len(before) > 0 && cachedobjects.CompareNames(before[0], o) < 0 {

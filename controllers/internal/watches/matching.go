@@ -76,6 +76,8 @@ type backlog struct {
 	mu     sync.Mutex
 	queues map[string]*changes
 	line   []*changes // whose turn it is, in order
+	// unreported are the lists that readers see, and whose differences are not all added yet, and since when these may have been.
+	unreported map[*listing]time.Time
 	// ready has something when there may be a turn to take.
 	ready chan struct{}
 }
@@ -95,7 +97,22 @@ type changes struct {
 }
 
 func newBacklog(c clock.PassiveClock) *backlog {
-	return &backlog{clock: c, queues: map[string]*changes{}, ready: make(chan struct{}, 1)}
+	return &backlog{clock: c, queues: map[string]*changes{}, unreported: map[*listing]time.Time{}, ready: make(chan struct{}, 1)}
+}
+
+// beginReport has the differences of a list pending, which may have been since then, until endReport. It is called before a reader can see
+// them, and they are added meanwhile.
+func (b *backlog) beginReport(l *listing, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unreported[l] = since
+}
+
+// endReport is called when the differences of a list are added.
+func (b *backlog) endReport(l *listing) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.unreported, l)
 }
 
 // add adds a change.
@@ -140,7 +157,7 @@ type pending struct {
 	since     time.Time
 }
 
-// listPending says what is pending of some namespaces, the longest first.
+// listPending says what is pending of some namespaces, the longest first. A namespace may be there several times.
 func (b *backlog) listPending(of func(namespace string) bool) []pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,6 +165,13 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 	for _, q := range b.queues {
 		if of(q.namespace) {
 			out = append(out, pending{q.namespace, q.oldest()})
+		}
+	}
+	for l, since := range b.unreported {
+		for _, namespace := range l.changedIn {
+			if of(namespace) {
+				out = append(out, pending{namespace, since})
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b pending) int { return a.since.Compare(b.since) })
@@ -276,7 +300,7 @@ func (m *matcher) work() bool {
 	defer m.backlog.endTurn(q)
 	q.current.listBuckets()
 	t := m.lookUp(q.current)
-	m.wakeups.addOwnersSince(q.current.since, q.current.match(t)...)
+	m.wakeups.addOwnersSince(q.current.earliest(), q.current.match(t)...) // it is no longer pending then
 	if len(q.current.buckets) == 0 {
 		q.current = nil
 	}

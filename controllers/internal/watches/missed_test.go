@@ -1,0 +1,109 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+// betweenParts calls f whenever the lock has been given back, if somebody was woken.
+type betweenParts struct {
+	NopMetrics
+	f func()
+}
+
+func (b betweenParts) CountWakeups(int) { b.f() }
+
+// missedList is a list of many Pods in another namespace, and of one in namespace a, of which all have changed.
+func missedList() (list []*cachedobjects.Object) {
+	for n := range 3 * changesAtATime {
+		list = append(list, podOf("0", fmt.Sprint("p", n), nil))
+	}
+	list = append(list, podOf("a", "p", map[string]string{"new": "true"}))
+	for _, o := range list {
+		o.ResourceVersion = fmt.Sprint(anyVersion.Add(1))
+	}
+	return list
+}
+
+// missed is an Engine that has last heard of Pods a minute ago, and calls f with each change that a list shows, without the lock.
+func missed(t *testing.T, f func(e *Engine, s *store)) (*Engine, *store, time.Time) {
+	t.Helper()
+	e, s := newWatching(t)
+	e.SetInterests(owner("c"), interests(queries.New("Pod")))
+	putObject(e, s, podOf("a", "p", nil))
+	matchAll(e)
+	e.News.TakeChange(owner("c"))
+	heard := time.Now().Add(-time.Minute)
+	s.informer.heard = heard
+	hook := Owner{Namespace: "hook", Name: "hook"}
+	e.wakeups.metrics = betweenParts{f: func() { f(e, s); e.wakeups.addOwners(hook) }}
+	e.wakeups.addOwners(hook)
+	return e, s, heard
+}
+
+// Whoever sees what a list has shown knows since when it may have been so.
+func TestWhatAListShowsIsNewsBeforeItIsSeen(t *testing.T) {
+	looks := 0
+	e, s, heard := missed(t, func(e *Engine, _ *store) {
+		since := e.News.TakeChange(owner("c"))
+		got := e.Read(t.Context(), queries.New("Pod"))
+		if looks++; len(got.Objects) == 1 && got.Objects[0].Labels["new"] != "" && (since.IsZero() || since.After(time.Now().Add(-time.Minute/2))) {
+			t.Errorf("look %d: it sees what may have changed a minute ago, and that it has changed since %s", looks, since)
+		}
+	})
+	feedsOf(e).replaceObjects(s.informer, missedList())
+	if looks < 4 {
+		t.Errorf("looked %d times", looks)
+	}
+	matchAll(e)
+	if since := e.News.TakeChange(owner("c")); !since.Equal(heard) {
+		t.Errorf("it may have changed since %s, want %s", since, heard)
+	}
+	if since := e.News.TakeChange(owner("c")); !since.IsZero() {
+		t.Errorf("it is news for ever, since %s", since)
+	}
+}
+
+// What a list has shown is told although its informer ends meanwhile: another one has taken over, and nothing else says what was missed.
+func TestWhatAListShowsIsNewsWhenItsInformerEnds(t *testing.T) {
+	e, s, heard := missed(t, func(e *Engine, s *store) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		s.informer.stopped = true
+	})
+	feedsOf(e).replaceObjects(s.informer, missedList())
+	matchAll(e)
+	if since := e.News.TakeChange(owner("c")); !since.Equal(heard) {
+		t.Errorf("it may have changed since %s, want %s", since, heard)
+	}
+}
+
+// A change that was matched late is news since it came.
+func TestAChangeIsNewsSinceItCame(t *testing.T) {
+	for name, many := range map[string]int{"One": 1, "Flood": maxChanges + 2} {
+		e, s := newWatching(t)
+		e.SetInterests(owner("c"), interests(queries.New("Pod")))
+		matchAll(e)
+		e.News.TakeChange(owner("c"))
+		clock := clocktesting.NewFakeClock(time.Now())
+		e.News.clock, e.matcher.backlog.clock = clock, clock
+		came := clock.Now()
+		for n := range many {
+			putObject(e, s, podOf("a", fmt.Sprint("p", n), nil))
+		}
+		clock.Step(time.Minute)
+		matchAll(e)
+		if since := e.News.TakeChange(owner("c")); !since.Equal(came) {
+			t.Errorf("%s: it has changed since %s, want %s", name, since, came)
+		}
+	}
+}
