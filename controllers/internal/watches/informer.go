@@ -59,8 +59,14 @@ type informer struct {
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
 	failingSince time.Time
-	// heard is when the API server last said something of the scope: what a list shows to be different may have changed at any time since.
+	// heard is when the API server last said something of the scope.
 	heard time.Time
+	// asked is when the list was asked for that came last, or that comes now, and known until when all changes are known: what a list shows to
+	// be different may have changed at any time since.
+	asked, known time.Time
+	// caughtUp is when a watch is believed to have told what has changed while the list came that it goes on from. It has had as long as the
+	// list then.
+	caughtUp time.Time
 
 	stopped bool
 	cancel  context.CancelFunc
@@ -281,6 +287,9 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 // followScope lists and watches until that fails, or until the watch has been silent for too long: a watch that has
 // stopped looks like a watch of objects that do not change.
 func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, i *informer) (err error) {
+	f.mu.Lock()
+	i.asked = f.clock.Now()
+	f.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { f.awaitSilence(ctx, i, cancel) })
@@ -406,7 +415,19 @@ var (
 func (s *store) UpdateResourceVersion(string) {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
-	s.informer.heard = s.feeds.clock.Now()
+	i := s.informer
+	i.heard = s.feeds.clock.Now()
+	if i.missedSince(i.heard).IsZero() {
+		i.known = i.heard
+	}
+}
+
+// missedSince is since when what the watch shows now may have been so; zero: it has just come.
+func (i *informer) missedSince(now time.Time) time.Time {
+	if now.Before(i.caughtUp) {
+		return i.known
+	}
+	return time.Time{}
 }
 
 // Transformer slims objects while they arrive.
@@ -472,7 +493,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before == nil {
 		f.adjustCounts(0, 1)
 	}
-	f.notifyChange(i, before, now, time.Time{})
+	f.notifyChange(i, before, now, i.missedSince(f.clock.Now()))
 }
 
 // removeObject drops an object and wakes whom it concerned.
@@ -488,7 +509,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 	}
 	i.groups.moveObject(before, nil)
 	f.adjustCounts(0, -1)
-	f.notifyChange(i, before, nil, time.Time{})
+	f.notifyChange(i, before, nil, i.missedSince(f.clock.Now()))
 }
 
 // notifyChange adds a change to the backlog that may have come at any time since then; zero: it came now.
@@ -539,7 +560,11 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	i.groups.dropAll() // the next reads make them again
 	i.objects, i.groups.of = l.objects, l.groups
 	f.adjustCounts(0, l.more)
-	since, i.heard = i.heard, f.clock.Now()
+	now := f.clock.Now()
+	if i.asked.IsZero() {
+		i.asked = now
+	}
+	since, i.known, i.heard, i.caughtUp = i.known, i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
 	if i.synced {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock

@@ -43,7 +43,7 @@ func missed(t *testing.T, f func(e *Engine, s *store)) (*Engine, *store, time.Ti
 	matchAll(e)
 	e.News.TakeChange(owner("c"))
 	heard := time.Now().Add(-time.Minute)
-	s.informer.heard = heard
+	s.informer.known = heard
 	hook := Owner{Namespace: "hook", Name: "hook"}
 	e.wakeups.metrics = betweenParts{f: func() { f(e, s); e.wakeups.addOwners(hook) }}
 	e.wakeups.addOwners(hook)
@@ -105,5 +105,50 @@ func TestAChangeIsNewsSinceItCame(t *testing.T) {
 		if since := e.News.TakeChange(owner("c")); !since.Equal(came) {
 			t.Errorf("%s: it has changed since %s, want %s", name, since, came)
 		}
+	}
+}
+
+// What changes while a long list is on its way is not in it. The next list, or the watch that goes on from it, tells it as what may have
+// changed since the list was asked for.
+func TestWhatChangesWhileAListComesMayHaveChangedSince(t *testing.T) {
+	for name, tc := range map[string]struct {
+		later  time.Duration
+		change func(e *Engine, s *store)
+		missed bool
+	}{
+		"NextList":    {0, func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, missedList()) }, true},
+		"WatchAtOnce": {0, func(e *Engine, s *store) { putObject(e, s, podOf("a", "p", nil)) }, true},
+		"WatchLater":  {2 * time.Minute, func(e *Engine, s *store) { putObject(e, s, podOf("a", "p", nil)) }, false},
+		"ListLater": {2 * time.Minute, func(e *Engine, s *store) {
+			s.UpdateResourceVersion("9")
+			feedsOf(e).replaceObjects(s.informer, missedList())
+		}, false},
+		"ListAfterOne": {time.Second, func(e *Engine, s *store) {
+			s.UpdateResourceVersion("9")
+			feedsOf(e).replaceObjects(s.informer, missedList())
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, s := newWatching(t)
+			clock := clocktesting.NewFakeClock(time.Now())
+			e.clock, e.News.clock, e.matcher.backlog.clock = clock, clock, clock
+			e.SetInterests(owner("c"), interests(queries.New("Pod")))
+			s.informer.asked = clock.Now()
+			asked := clock.Now()
+			clock.Step(time.Minute)
+			feedsOf(e).replaceObjects(s.informer, nil)
+			matchAll(e)
+			e.News.TakeChange(owner("c"))
+			clock.Step(tc.later)
+			tc.change(e, s)
+			matchAll(e)
+			want := clock.Now()
+			if tc.missed {
+				want = asked
+			}
+			if since := e.News.TakeChange(owner("c")); !since.Equal(want) {
+				t.Errorf("it may have changed since %s, want %s", since, want)
+			}
+		})
 	}
 }
