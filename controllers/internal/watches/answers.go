@@ -5,12 +5,14 @@ package watches
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -130,6 +132,13 @@ func (a *answers) reaches(o Owner, namespace string) bool {
 	return false
 }
 
+// noteLoss notes until when changes are known of what a want asks for, before it loses the informers that serve it.
+func (a *answers) noteLoss(w *want) {
+	for _, i := range a.checkCoverage(&w.query).informers {
+		w.lost = monotime.ChooseEarlier(w.lost, i.known)
+	}
+}
+
 // reportState wakes the owner of a want when it does not know of its state yet. To be still read is no news.
 func (a *answers) reportState(w *want) {
 	state := a.checkCoverage(&w.query).state
@@ -140,7 +149,10 @@ func (a *answers) reportState(w *want) {
 	if w.owner == (Owner{}) {
 		return
 	}
-	a.wakeups.addOwners(w.owner)
+	a.wakeups.addOwnersSince(w.lost, w.owner)
+	if state == plan.Complete {
+		w.lost = time.Time{}
+	}
 	if !w.transitionsOnly {
 		return
 	}

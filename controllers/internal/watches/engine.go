@@ -120,6 +120,9 @@ type want struct {
 	positions []int
 	// reportedState is the state that its owner knows of.
 	reportedState plan.TargetState
+	// lost is until when changes are known, where it has lost the informers that served it; zero: it has not. Those that serve it next do not
+	// know what was missed.
+	lost time.Time
 }
 
 // interestKey tells the interests of an owner apart.

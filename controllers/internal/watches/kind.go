@@ -265,6 +265,9 @@ func (c *catalog) unresolveKind(k *kind) {
 		return
 	}
 	for w := range k.wants {
+		c.answers.noteLoss(w)
+	}
+	for w := range k.wants {
 		c.stopWatching(w)
 	}
 	k.resource = nil

@@ -11,6 +11,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
 
@@ -148,6 +150,75 @@ func TestWhatChangesWhileAListComesMayHaveChangedSince(t *testing.T) {
 			}
 			if since := e.News.TakeChange(owner("c")); !since.Equal(want) {
 				t.Errorf("it may have changed since %s, want %s", since, want)
+			}
+		})
+	}
+}
+
+// serveAll allows whatever has not been asked yet, and has all informers read.
+func serveAll(e *Engine) {
+	for range 3 { // from the cluster down
+		for _, r := range e.catalog.resources {
+			for _, s := range r.scopes {
+				if s.access == unchecked {
+					e.mu.Lock()
+					placementOf(e).recordAccess(s, nil, nil)
+					e.unlockAndWake()
+				}
+				if s.full != nil && !s.full.synced {
+					feedsOf(e).replaceObjects(s.full, nil)
+				}
+			}
+		}
+	}
+}
+
+// An informer that takes over from another one does not know what that has missed: it may have been so since that was last in touch.
+func TestWhatIsServedAnewMayHaveChangedSince(t *testing.T) {
+	for name, tc := range map[string]struct {
+		narrow bool
+		lose   func(e *Engine, s *scope)
+	}{
+		"Denied":      {lose: func(e *Engine, s *scope) { placementOf(e).markDenied(s) }},
+		"AllowedMore": {narrow: true, lose: func(e *Engine, s *scope) { placementOf(e).recordAccess(s, nil, nil) }},
+		"NotFound": {lose: func(e *Engine, s *scope) {
+			r := s.resource.Resource
+			e.catalog.handleMissingResource(s.resource)
+			for _, k := range e.catalog.kinds {
+				e.catalog.applyFinding(k, finding{Resource: r, state: plan.Complete, fields: snapshot.BuiltinFieldLabels(r.GVR.GroupResource()), allFields: true})
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, s := newWatching(t)
+			cluster := s.informer.scope
+			if tc.narrow {
+				e.mu.Lock()
+				placementOf(e).markDenied(cluster)
+				e.unlockAndWake()
+				serveAll(e)
+			}
+			e.News.TakeChange(owner("first"))
+			known := time.Now().Add(-time.Minute)
+			for _, s := range cluster.resource.scopes {
+				if s.full != nil {
+					s.full.known = known
+				}
+			}
+			e.mu.Lock()
+			tc.lose(e, cluster)
+			e.unlockAndWake()
+			if since := e.News.TakeChange(owner("first")); !since.IsZero() {
+				t.Errorf("it is told before anything is known, since %s", since)
+			}
+			serveAll(e)
+			if since := e.News.TakeChange(owner("first")); !since.Equal(known) {
+				t.Errorf("it may have changed since %s, want %s", since, known)
+			}
+			for w := range e.catalog.kinds[kindKey{version: "v1", kind: "pod"}].wants {
+				if !w.lost.IsZero() {
+					t.Error("it is lost for ever")
+				}
 			}
 		})
 	}

@@ -252,23 +252,33 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 		if before == denied {
 			return
 		}
-		s.access, s.detail = uncheckable, err.Error()
+		p.setAccess(s, uncheckable, err.Error())
 	case len(missing) > 0:
 		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
-		s.access, s.detail = denied, strings.Join(missing, " and ")
+		p.setAccess(s, denied, strings.Join(missing, " and "))
 	default:
 		p.setAlarm(s, time.Time{})
-		s.access, s.detail = allowed, ""
+		p.setAccess(s, allowed, "")
 	}
 	if s.access != before {
 		p.repositionWants(s)
 	}
 }
 
+// setAccess sets what the operator may do with a scope. Where that changes its wants may be served by other informers from then on.
+func (p *placement) setAccess(s *scope, a access, detail string) {
+	if s.access != a {
+		for w := range s.wants {
+			p.answers.noteLoss(w)
+		}
+	}
+	s.access, s.detail = a, detail
+}
+
 // markDenied records that the operator may not, or may no longer, watch a scope.
 func (p *placement) markDenied(s *scope) {
+	p.setAccess(s, denied, "list and watch")
 	p.feeds.stopInformers(s)
-	s.access, s.detail = denied, "list and watch"
 	p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
 	p.repositionWants(s)
 }
