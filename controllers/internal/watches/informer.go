@@ -30,6 +30,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -538,8 +539,20 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	f.mu.RLock()
 	before, first := maps.Clone(i.objects), !i.synced
+	var known map[string]cachedobjects.Shelf // by the informer of metadata that it takes over from
+	var since time.Time
+	if m := i.scope.meta; first && i.full && m != nil && m.synced {
+		known, since, first = maps.Clone(m.objects), m.known, false
+	}
 	f.mu.RUnlock()
+	var missed *listing
+	if !since.IsZero() {
+		missed = compareLists(known, slices.Clone(objects))
+	}
 	l := compareLists(before, objects)
+	if missed != nil {
+		l.changes, l.changedIn, l.missedSince = missed.changes, missed.changedIn, since
+	}
 	defer f.matcher.backlog.endReport(l)
 	since, stored := f.storeListing(i, l)
 	if !stored || first && i.scope.resource.GVR.Group != definitionsGroup {
@@ -564,11 +577,13 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if i.asked.IsZero() {
 		i.asked = now
 	}
-	since, i.known, i.heard, i.caughtUp = i.known, i.asked, now, now.Add(now.Sub(i.asked))
+	since = monotime.ChooseEarlier(i.known, l.missedSince)
+	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
-	if i.synced {
+	if !since.IsZero() {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock
-	} else {
+	}
+	if !i.synced {
 		f.markSynced(i)
 	}
 	f.answers.reportStates(i.scope.wants)

@@ -5,6 +5,7 @@ package watches
 
 import (
 	"slices"
+	"time"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 )
@@ -17,6 +18,8 @@ type listing struct {
 	changes []difference
 	// changedIn are the namespaces of the changes.
 	changedIn []string
+	// missedSince is since when these may have been, where another informer has missed them; zero: since the last list, or the watch after it.
+	missedSince time.Time
 	// more is how many more objects there are than before.
 	more int
 }

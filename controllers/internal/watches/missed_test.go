@@ -5,6 +5,7 @@ package watches
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -219,6 +220,38 @@ func TestWhatIsServedAnewMayHaveChangedSince(t *testing.T) {
 				if !w.lost.IsZero() {
 					t.Error("it is lost for ever")
 				}
+			}
+		})
+	}
+}
+
+// An informer of whole objects that takes over from one of metadata tells what that has missed, and nothing else.
+func TestWhatMetadataHasMissedIsToldWhenWholeObjectsAreRead(t *testing.T) {
+	for name, changed := range map[string]bool{"Changed": true, "TheSame": false} {
+		t.Run(name, func(t *testing.T) {
+			e, s := newWatching(t)
+			scope := s.informer.scope
+			pods := missedList()
+			e.mu.Lock()
+			feedsOf(e).stopInformers(scope)
+			feedsOf(e).ensureInformer(scope, false)
+			e.unlockAndWake()
+			e.SetInterests(owner("c"), []Interest{{Query: queries.New("Pod", queries.MetadataOnly)}})
+			feedsOf(e).replaceObjects(scope.meta, slices.Clone(pods))
+			matchAll(e)
+			known := time.Now().Add(-time.Minute)
+			scope.meta.known = known
+			e.mu.Lock()
+			feedsOf(e).ensureInformer(scope, true)
+			e.unlockAndWake()
+			e.News.TakeChange(owner("c"))
+			if changed {
+				pods = missedList()
+			}
+			feedsOf(e).replaceObjects(scope.full, pods)
+			matchAll(e)
+			if since := e.News.TakeChange(owner("c")); since.IsZero() || since.Equal(known) != changed || scope.meta != nil || len(e.matcher.backlog.unreported) > 0 {
+				t.Errorf("it may have changed since %s, and was known until %s", since, known)
 			}
 		})
 	}
