@@ -37,7 +37,7 @@ func allowed() map[string][]string {
 		"controllers/plan/backoff":            {},
 		"controllers/plan/owners":             {"api/v1alpha1"},
 		"controllers/plan/planjson":           {"api/v1alpha1", "controllers/plan"},
-		"controllers/plan/fortimers":          {"api/v1alpha1", "controllers/plan/hashes"},
+		"controllers/plan/fortimers":          {"api/v1alpha1", "controllers/plan/hashes", "controllers/plan/monotime"},
 		"controllers/plan/limits":             {"api/v1alpha1"},
 		"controllers/plan/life":               {"api/v1alpha1", "celenv", "controllers/plan", "controllers/plan/backoff", "controllers/plan/fortimers", "controllers/plan/hashes", "controllers/plan/monotime"},
 		"controllers/plan/schedule":           {"api/facts", "api/v1alpha1"},

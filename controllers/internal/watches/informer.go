@@ -65,8 +65,7 @@ type informer struct {
 	// asked is when the list was asked for that came last, or that comes now, and known until when all changes are known: what a list shows to
 	// be different may have changed at any time since.
 	asked, known time.Time
-	// caughtUp is when a watch is believed to have told what has changed while the list came that it goes on from. It has had as long as the
-	// list then.
+	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
 	caughtUp time.Time
 
 	stopped bool
