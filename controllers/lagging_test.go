@@ -13,6 +13,33 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
+// thawed is when the watch of stallWatch moves again.
+const thawed = 15 * time.Minute
+
+// stallWatch passes over the Cleaner again and again, while the watch stands still after a minute. Pod a stops matching then, and matches
+// again 15 seconds before `for: 10m` would end. It returns after how long the Pod is deleted; 0 if it is not.
+func (r *rig) stallWatch(every time.Duration) (deleted time.Duration) {
+	const matches = 9*time.Minute + 45*time.Second
+	start := r.clock.Now()
+	for at := time.Duration(0); at <= 30*time.Minute; at += every {
+		r.clock.SetTime(start.Add(at))
+		switch at {
+		case time.Minute:
+			r.freeze()
+		case 2 * time.Minute:
+			r.put(aPod("a", "Running"))
+		case matches:
+			r.put(aPod("a", "Succeeded"))
+		case thawed:
+			r.thaw()
+		}
+		if r.pass(); !slices.Contains(r.names(), "a") {
+			return at
+		}
+	}
+	return 0
+}
+
 // The watch of a kind stands still. What stops matching meanwhile, and matches again for a moment, has not matched all the time: the first
 // request says that the object has changed, and what waited for `for` begins anew when the watch shows it.
 func TestAWatchThatStandsStillShortensNoFor(t *testing.T) {
@@ -24,25 +51,7 @@ func TestAWatchThatStandsStillShortensNoFor(t *testing.T) {
 				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
 			}
 			r := newRig(t, c, aPod("a", "Succeeded"))
-			start := r.clock.Now()
-			const matches, thawed = 9*time.Minute + 45*time.Second, 15 * time.Minute
-			deleted := time.Duration(0)
-			for at := time.Duration(0); at <= 30*time.Minute && deleted == 0; at += 15 * time.Second {
-				r.clock.SetTime(start.Add(at))
-				switch at {
-				case time.Minute:
-					r.freeze()
-				case 2 * time.Minute:
-					r.put(aPod("a", "Running"))
-				case matches:
-					r.put(aPod("a", "Succeeded"))
-				case thawed:
-					r.thaw()
-				}
-				if r.pass(); !slices.Contains(r.names(), "a") {
-					deleted = at
-				}
-			}
+			deleted := r.stallWatch(15 * time.Second)
 			if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
 				t.Errorf("it is deleted after %s, and has been seen to match since %s", deleted, thawed)
 			}
@@ -140,25 +149,7 @@ func TestAPatchHidesNoWatchThatStandsStill(t *testing.T) {
 	}
 	c.Spec.Rules = append([]v1alpha1.Rule{mark}, c.Spec.Rules...)
 	r := newRig(t, c, aPod("a", "Succeeded"))
-	start := r.clock.Now()
-	const matches, thawed = 9*time.Minute + 45*time.Second, 15 * time.Minute
-	deleted := time.Duration(0)
-	for at := time.Duration(0); at <= 30*time.Minute && deleted == 0; at += 5 * time.Second {
-		r.clock.SetTime(start.Add(at))
-		switch at {
-		case time.Minute:
-			r.freeze()
-		case 2 * time.Minute:
-			r.put(aPod("a", "Running"))
-		case matches:
-			r.put(aPod("a", "Succeeded"))
-		case thawed:
-			r.thaw()
-		}
-		if r.pass(); !slices.Contains(r.names(), "a") {
-			deleted = at
-		}
-	}
+	deleted := r.stallWatch(5 * time.Second)
 	if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
 		t.Errorf("it is deleted after %s, and has been seen to match since %s; sent %v", deleted, thawed, r.took())
 	}

@@ -56,8 +56,8 @@ func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...strin
 	}
 }
 
-// ListItems lists the items for which a snapshot of the watches still shows an old version, and since when that is known. It forgets those whose objects are gone, and those
-// that have caught up and that IsBlind no longer needs. While a target is not known, none is forgotten.
+// ListItems lists the items for which a snapshot of the watches still shows an old version, and since when that is known. It forgets those
+// whose objects are gone, and those that have caught up and that IsBlind no longer needs. While a target is not known, none is forgotten.
 func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]time.Time {
 	if len(l) == 0 {
 		return nil
