@@ -115,7 +115,7 @@ func (l Lagging) IsBlind(s *plan.Step, now time.Time) bool {
 
 // isWithin says that a time is not ahead of now, and at most so long ago.
 func isWithin(at, now time.Time, most time.Duration) bool {
-	return !at.After(now) && now.Sub(at) <= most
+	return !at.After(now) && monotime.ElapsedTime(at, now) <= most
 }
 
 // CountBytes is about how much memory is taken.
