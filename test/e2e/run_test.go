@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -223,19 +225,30 @@ func TestDeletingTheCleanerAfterTheCommitStopsIt(t *testing.T) {
 	}
 }
 
-// passes waits until the operator has worked on something else, begun now: then it has had time for what came before.
+// passes waits until the operator has worked on something else, begun now, and has written the Event about it, which it does last: then it
+// has had time for what came before, and for the Events about that.
 func (l *lab) passes() {
 	l.Helper()
 	if !l.exists(&corev1.ConfigMap{}, "elsewhere") {
 		l.configMap("elsewhere", nil, nil)
 	}
-	l.apply(cleanerYAML("sentinel", `
+	sentinel := l.apply(cleanerYAML("sentinel", `
   ttl: 3s
   targets:
   - name: elsewhere
     reference: {version: v1, kind: ConfigMap, name: elsewhere}
     delete: true`))
 	l.gone("sentinel")
+	l.eventually("the Event about it is written", func() string {
+		list := &eventsv1.EventList{}
+		if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
+			return err.Error()
+		}
+		if !slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID == sentinel.GetUID() && e.Action == "Finish" }) {
+			return "no Event says that its run has finished"
+		}
+		return ""
+	})
 }
 
 func TestSuspendHoldsARun(t *testing.T) {
