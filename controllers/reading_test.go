@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,12 +28,15 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
 // uninstallRig is a rig with an API server that has a release.
 type uninstallRig struct {
 	*rig
 
+	// corrupt says that the record of the release cannot be read.
+	corrupt atomic.Bool
 	// newUninstaller makes one that has read nothing.
 	newUninstaller func() *helm.Uninstaller
 }
@@ -58,6 +62,9 @@ func uninstallingOf(t *testing.T, manifest string, other http.HandlerFunc) *unin
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "record", ResourceVersion: "1"},
 			Data:       map[string][]byte{"release": []byte(base64.StdEncoding.EncodeToString([]byte(release)))},
+		}
+		if r.corrupt.Load() {
+			secret.UID, secret.ResourceVersion, secret.Data["release"] = "another", "2", []byte("?")
 		}
 		var answer any = secret
 		if strings.HasSuffix(req.URL.Path, "/secrets") {
@@ -228,6 +235,36 @@ func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	rel, unread, err := releaseOf(p).readCommitted(t.Context(), "web")
 	if unread != nil || err != nil || rel.State != plan.ReleaseDeployed {
 		t.Errorf("after it: got %+v, %v, %v", rel, unread, err)
+	}
+}
+
+// A run that was committed and then stopped by an edit tries to read its release for a while, however often it fails. Then it ends, says
+// that it does not know what became of the release, and frees its Cleaner for the spec that is there now.
+func TestAStoppedRunWhoseReleaseCannotBeReadEnds(t *testing.T) {
+	r := uninstalling(t)
+	r.pass()
+	if c := r.cleaner(); c.Status.Run == nil || c.Status.Run.Helm == nil {
+		t.Fatalf("no run is committed: %+v", c.Status)
+	}
+	r.corrupt.Store(true)
+	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "another" })
+	began := r.clock.Now()
+	for passes := 0; r.cleaner().Status.Run != nil; passes++ {
+		if passes == 30 {
+			t.Fatalf("after %d passes in %s, the run is still open: %+v", passes, r.clock.Since(began), r.cleaner().Status.Run)
+		}
+		wait := r.pass().RequeueAfter
+		if wait > backoff.LongestWait { // it waits for a slot, and is woken when it has one
+			wait = 0
+		}
+		r.clock.Step(wait)
+	}
+	if took := r.clock.Since(began); took < 5*time.Minute || took > 15*time.Minute {
+		t.Errorf("it took %s", took)
+	}
+	const want = `the spec was edited; the state of release "web" is unknown: `
+	if said := r.said(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "Partial") && strings.Contains(s, want) }) {
+		t.Errorf("no Event says %q: %q", want, said)
 	}
 }
 
