@@ -44,10 +44,10 @@ type Limits struct {
 	// and explanations have half as much in addition, and so has a search for the moment at which conditions change. Together that is at
 	// most about 10 seconds of one processor.
 	AllSteps int64
-	// Wall is how long it may take, and ObjectWall how much longer for each object of the Input: 20s and 2ms when zero.
-	// MaxWall is how long it may take in any case: 40s when zero, so that with a search, which has Wall, it is 60s. What the
-	// author makes up, such as items that are no objects, gets no time. That is twice as long as AllSteps take on a processor of
-	// its own, or more: the rest of the process, and of the machine, has a part of it.
+	// Wall is how long it may take, and ObjectWall how much longer for each object of the Input: 10s and 1ms when zero.
+	// MaxWall is how long it may take in any case: 20s when zero, so that with a search, which has Wall, it is 30s. Items that are no
+	// objects get no time. Wall is twice as long as AllSteps take on a processor of their own: the rest of the process, and of the
+	// machine, uses some of it.
 	Wall, ObjectWall, MaxWall time.Duration
 	// Items is how many items a rule may have. 250,000 when zero.
 	Items int
@@ -64,9 +64,9 @@ func (l Limits) WithDefaults() Limits {
 	l.ItemSteps = orDefault(l.ItemSteps, 100_000)
 	l.ItemGrowth = orDefault(l.ItemGrowth, 4<<20)
 	l.AllSteps = orDefault(l.AllSteps, 25_000_000)
-	l.Wall = orDefault(l.Wall, 20*time.Second)
-	l.ObjectWall = orDefault(l.ObjectWall, 2*time.Millisecond)
-	l.MaxWall = orDefault(l.MaxWall, 40*time.Second)
+	l.Wall = orDefault(l.Wall, 10*time.Second)
+	l.ObjectWall = orDefault(l.ObjectWall, time.Millisecond)
+	l.MaxWall = orDefault(l.MaxWall, 20*time.Second)
 	l.Items = orDefault(l.Items, 250_000)
 	l.Retained = orDefault(l.Retained, 96<<20)
 	return l
