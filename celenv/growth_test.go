@@ -242,7 +242,9 @@ func spend(t *testing.T, c *Compiler, w *v1alpha1.Work) spent {
 		for _, warning := range p.Warnings() {
 			s.shown += int64(len(warning.Message) + len(warning.Hint) + len(warning.Snippet))
 		}
-		p.ListAllConditionTargets()
+		for i := range p.conditions {
+			p.ListConditionTargets(i)
+		}
 		for i, rule := range p.rules {
 			p.ListRuleTargets(i)
 			for _, x := range rule.listExpressions() {

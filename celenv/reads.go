@@ -20,12 +20,6 @@ func (p *Programs) ListConditionTargets(condition int) []string {
 	return slices.Clone(p.conditions[condition].targets)
 }
 
-// ListAllConditionTargets names the targets that any condition depends on, sorted.
-func (p *Programs) ListAllConditionTargets() []string { return collectTargets(p.conditions...) }
-
-// ListDataTargets names the targets that cloudEventData depends on, sorted.
-func (p *Programs) ListDataTargets() []string { return collectTargets(p.data) }
-
 // ListRuleTargets names the targets that any expression of a rule depends on, through variables too, sorted.
 func (p *Programs) ListRuleTargets(rule int) []string {
 	return collectTargets(p.rules[rule].listExpressions()...)

@@ -25,7 +25,7 @@ func TestReadsSeeThroughVariables(t *testing.T) {
 	w.CloudEventData = "variables.indirect"
 	p := compileWork(t, budget.Limits{}, w)
 	got := map[string]any{
-		"0": p.ListConditionTargets(0), "1": p.ListConditionTargets(1), "2": p.ListConditionTargets(2), "gate": p.ListAllConditionTargets(), "data": p.ListDataTargets(), "gate time": slices.ContainsFunc(p.conditions, readsTime),
+		"0": p.ListConditionTargets(0), "1": p.ListConditionTargets(1), "2": p.ListConditionTargets(2), "gate": collectTargets(p.conditions...), "data": collectTargets(p.data), "gate time": slices.ContainsFunc(p.conditions, readsTime),
 	}
 	for i := range 3 {
 		got[fmt.Sprint("rule ", i)] = p.ListRuleTargets(i)
