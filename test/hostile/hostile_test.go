@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ func TestHostile(t *testing.T) {
 	p.healthy()
 	p.act("before anything hostile is sent")
 
+	calm := p.keepActing()
 	stop := p.flood()
 	p.prepare()
 	p.send()
@@ -82,6 +84,8 @@ func TestHostile(t *testing.T) {
 	}
 	t.Run("reviews", p.reviews)
 	p.act("after all of it")
+	calm()
+	p.awaitActed(besidePrefix, "on what they were given all the time")
 	t.Run("harmless", func(t *testing.T) {
 		p.judgeDeeds(t)
 		p.judgeCanaries(t, canaries)
@@ -427,6 +431,8 @@ func pause(ctx context.Context) {
 const (
 	healthyNamespace = "healthy"
 	healthyCleaners  = 20
+	// besidePrefix begins the names of what they are given to do all the time.
+	besidePrefix = "beside"
 )
 
 // healthy makes the Cleaners that must go on.
@@ -453,25 +459,61 @@ spec:
 	}
 }
 
+// makeOld makes an object that one of the healthy Cleaners deletes.
+func (p *play) makeOld(ctx context.Context, prefix string, i int) error {
+	_, err := p.create(ctx, "v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: healthyNamespace, Name: fmt.Sprintf("%s-%d", prefix, i), Labels: map[string]string{"old": fmt.Sprint(i % healthyCleaners)},
+	}})
+	return err
+}
+
+// keepActing gives one healthy Cleaner after the other something to do, several times a second, until stop is called. What was asked for
+// is done then.
+func (p *play) keepActing() (stop func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := p.makeOld(ctx, besidePrefix, i); err != nil && ctx.Err() == nil {
+				p.Errorf("cannot make an object for the healthy Cleaners: %v", err)
+				return
+			}
+			pause(ctx)
+		}
+	})
+	stop = func() {
+		cancel()
+		all.Wait()
+	}
+	p.Cleanup(stop)
+	return stop
+}
+
 // act gives each of the healthy Cleaners something to do, and waits until it is done.
 func (p *play) act(when string) {
 	p.Helper()
 	began := time.Now()
 	for i := range healthyCleaners {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: healthyNamespace, Name: fmt.Sprintf("old-%d", i), Labels: map[string]string{"old": fmt.Sprint(i)}}}
-		if _, err := p.create(p.ctx, "v1", "ConfigMap", cm); err != nil {
+		if err := p.makeOld(p.ctx, "old", i); err != nil {
 			p.Fatal(err)
 		}
 	}
+	p.awaitActed("old", when)
+	p.Logf("%d healthy Cleaners took %s %s", healthyCleaners, time.Since(began).Round(time.Millisecond), when)
+}
+
+// awaitActed waits until the healthy Cleaners have deleted what they were given under a prefix.
+func (p *play) awaitActed(prefix, when string) {
+	p.Helper()
 	p.await("the healthy Cleaners act "+when, func(ctx context.Context) string {
 		left, err := p.of(corev1.SchemeGroupVersion.WithKind("ConfigMap"), healthyNamespace).List(ctx, metav1.ListOptions{LabelSelector: "old"})
 		if err != nil {
 			return err.Error()
 		}
+		left.Items = slices.DeleteFunc(left.Items, func(u unstructured.Unstructured) bool { return !strings.HasPrefix(u.GetName(), prefix+"-") })
 		if len(left.Items) > 0 {
 			return fmt.Sprintf("%d ConfigMaps are there, such as %s", len(left.Items), left.Items[0].GetName())
 		}
 		return ""
 	})
-	p.Logf("%d healthy Cleaners took %s %s", healthyCleaners, time.Since(began).Round(time.Millisecond), when)
 }
