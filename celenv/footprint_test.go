@@ -5,6 +5,7 @@ package celenv
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -92,6 +93,55 @@ func TestFootprint(t *testing.T) {
 			}
 			runtime.KeepAlive(kept)
 		})
+	}
+}
+
+// manyExpressions is a spec with the same short expression in many variables of many rules.
+func manyExpressions(source string, sameNames bool) *v1alpha1.Work {
+	w := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "maps"}}}
+	w.Variables = variablesOf([]string{"v: maps"})
+	for r := range 32 {
+		rule := v1alpha1.Rule{Name: fmt.Sprint("r", r), ForEach: "[1]", When: "true"}
+		for i := range 64 {
+			name := fmt.Sprintf("w%d", i)
+			if !sameNames {
+				name = fmt.Sprintf("w%d_%d_and_so_on", r, i)
+			}
+			rule.Variables = append(rule.Variables, v1alpha1.Variable{Name: name, Expression: source})
+		}
+		w.Rules = append(w.Rules, rule)
+	}
+	return w
+}
+
+// What takes memory in a short expression is that there is one: many of them are not estimated lower than they are.
+func TestFootprintOfShortExpressions(t *testing.T) {
+	c := newCompiler(t, budget.Limits{})
+	for name, source := range map[string]string{"number": "1", "time": "time", "variable": "variables.v", "target": "maps", "call": "size('a')"} {
+		for _, sameNames := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, sameNames), func(t *testing.T) {
+				s := manyExpressions(source, sameNames)
+				if p, errs := c.Compile(t.Context(), s); p == nil { // which makes what is shared
+					t.Fatalf("%.300s", errs.ToAggregate())
+				}
+				const n = 4
+				kept := make([]*Programs, n)
+				before := heap()
+				for i := range kept {
+					p, errs := c.Compile(t.Context(), s)
+					if p == nil {
+						t.Fatalf("%.300s", errs.ToAggregate())
+					}
+					kept[i] = p
+				}
+				took := (heap() - before) / n
+				estimated := sumFootprint(kept[0], nil)
+				if low, high := took*3/4, took*3; estimated < low || estimated > high {
+					t.Errorf("it takes %d bytes, and the estimate is %d", took, estimated)
+				}
+				runtime.KeepAlive(kept)
+			})
+		}
 	}
 }
 

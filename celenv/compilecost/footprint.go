@@ -12,15 +12,16 @@ import (
 
 // About how many bytes of memory what is compiled takes, and rather more than less.
 const (
-	footprintOfSource  = 8   // a byte of it: cel-go keeps code points, and literals once more
-	footprintOfLiteral = 200 // a literal
-	footprintOfNode    = 420 // any other node: its place, its type, and what is planned for it
-	footprintOfPattern = 32  // an instruction of a regular expression
+	footprintOfExpression = 1536 // any, however short: its tree, its program, its explanation, and what is known of its reads
+	footprintOfSource     = 8    // a byte of it: cel-go keeps code points, and literals once more
+	footprintOfLiteral    = 200  // a literal
+	footprintOfNode       = 420  // any other node: its place, its type, and what is planned for it
+	footprintOfPattern    = 32   // an instruction of a regular expression
 )
 
 // EstimateFootprint estimates the memory that an expression takes once it is compiled.
 func (s *Scale) EstimateFootprint(source string, parsed *ast.AST) int64 {
-	bytes := budget.MultiplyCapped(footprintOfSource, int64(len(source)))
+	bytes := footprintOfExpression + budget.MultiplyCapped(footprintOfSource, int64(len(source)))
 	ast.PreOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.LiteralKind {
 			bytes += footprintOfLiteral
