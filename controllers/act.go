@@ -166,7 +166,7 @@ func (p *authority) namespaceLeaves(ctx context.Context) bool {
 }
 
 // findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
-// terminating. notDone is the prefix of the message.
+// terminating.
 func (p *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
 	if refusal := p.findRefusal(ctx, release); refusal.IsRefusal() {
 		refusal.Message = takesNoAction + refusal.Message

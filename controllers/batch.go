@@ -343,7 +343,7 @@ func (b *batch) makeReady(ctx context.Context) error {
 	}
 }
 
-// carrySteps carries out confirmed steps, and records them first if there is a sink. acted reports whether anything was changed.
+// carrySteps carries out confirmed steps. acted reports whether anything was changed.
 func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
 	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
 	for i := range first.Steps {

@@ -56,7 +56,7 @@ type follower interface {
 	giveUp(c *life.Course, changed map[types.UID]bool, times int)
 }
 
-// carryOut carries out a course. An object that has changed is read live, decided again and acted on at once, a few times; then it waits.
+// runCourse carries out a course. An object that has changed is read live, decided again and acted on at once, a few times; then it waits.
 func (b *executor) runCourse(ctx context.Context, c *life.Course, f follower) *life.Course {
 	b.seen, b.answers, b.partly = life.Acted{}, map[types.UID]*life.RowAnswer{}, map[types.UID]bool{}
 	for times := 1; ; times++ {

@@ -22,7 +22,7 @@ const (
 	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong or is withheld, and MaxActions how
 	// many actions.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
-	// maxReported is how many bytes a text of a report may have: see clean.
+	// maxReported is how many bytes a text of a report may have.
 	maxReported = events.MaxNote
 )
 
