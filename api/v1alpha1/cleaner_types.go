@@ -100,16 +100,15 @@ type Helm struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// How long each hook can take, such as "90s". If a hook takes longer, the operator stops the uninstall and
-	// retries it until it is complete. Until then, the Secret of the release is kept. Must be more than 0s.
-	// Defaults to 5m.
+	// How long each hook can take, such as "90s". After this time, the operator stops the uninstall and retries it. It
+	// keeps the Secret of the release until the uninstall is complete. Must be more than 0s. Defaults to 5m.
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// Whether to skip the pre-delete and post-delete hooks. If false, hooks run at least once, with the rights of the
-	// ServiceAccount of the Cleaner. Set it to true if the Cleaner has no ServiceAccount, or if a hook creates roles,
-	// bindings, ServiceAccounts, tokens or certificate requests: otherwise, a release with such hooks is not
-	// uninstalled. Defaults to false.
+	// ServiceAccount of the Cleaner. If false, the operator does not uninstall a release with hooks for a Cleaner without
+	// a ServiceAccount, nor one whose hooks create roles, bindings, ServiceAccounts, tokens or certificate requests.
+	// Defaults to false.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
 }
@@ -149,9 +148,8 @@ type Target struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// Whether expressions can read the target. If false, the operator does not wait for a missing object, changes to
-	// the target do not trigger an evaluation, and its objects are deleted before those of other targets. Defaults to
-	// true.
+	// Whether expressions can read the target. If false, the operator does not wait for a missing object, does not
+	// evaluate when the target changes, and deletes the objects of the target first. Defaults to true.
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 

@@ -146,9 +146,8 @@ type ClusterTarget struct {
 	// +optional
 	Delete bool `json:"delete,omitempty"`
 
-	// Whether expressions can read the target. If false, the operator does not wait for a missing object, changes to
-	// the target do not trigger an evaluation, and its objects are deleted before those of other targets. Defaults to
-	// true.
+	// Whether expressions can read the target. If false, the operator does not wait for a missing object, does not
+	// evaluate when the target changes, and deletes the objects of the target first. Defaults to true.
 	// +optional
 	IncludeWhenEvaluating *bool `json:"includeWhenEvaluating,omitempty"`
 

@@ -135,9 +135,9 @@ type CommonSpec struct {
 	CloudEventSink string `json:"cloudEventSink,omitempty"`
 
 	// A CEL expression whose result the CloudEvent carries as `data`, such as {"image":
-	// revision.spec.containers[0].image}. It can read what conditions can read, is evaluated when the cleanup starts,
-	// and must return a JSON value of at most 8 KiB. If it fails, the cleanup does not start. Ignored with lifecycle
-	// Recurring.
+	// revision.spec.containers[0].image}. It can read what conditions can read. The operator evaluates it when the
+	// cleanup starts, and does not start the cleanup if it fails. The result can have up to 8 KiB of JSON. Ignored with
+	// lifecycle Recurring.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -147,15 +147,13 @@ type CommonSpec struct {
 // Retry defines when a Cleaner is evaluated again even if no target has changed.
 type Retry struct {
 	// How long after an evaluation to evaluate again even if nothing has changed, such as "5h". If the operator can
-	// predict when the passage of time changes a result, it evaluates at that time, whatever the period. At least 10s.
-	// Defaults to 1h.
+	// predict when time changes a result, it evaluates at that time instead. At least 10s. Defaults to 1h.
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Whether conditions that are true stay true as time passes, if nothing else changes. Set it to true if the
-	// operator cannot predict when the conditions become true: it then searches for that time within the period, and
-	// evaluates them at that time. If this is wrong, a cleanup can be late, but nothing is deleted that should be kept.
-	// Defaults to false.
+	// Whether true conditions stay true as time passes, if nothing else changes. If true, and the operator cannot predict
+	// when the conditions become true, it searches for that time within the period. If this is wrong, a cleanup can be
+	// late, but nothing is deleted that should be kept. Defaults to false.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }
@@ -183,9 +181,8 @@ type Variable struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the period over which maxActions and maxPercent count: add one of them"
 type Limits struct {
-	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs. If
-	// one action covers several items, such as a patch that combines them, each item counts. Unlimited
-	// by default.
+	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs. An
+	// action for several items, such as one patch, counts once for each item. Unlimited by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -199,8 +196,8 @@ type Limits struct {
 	MaxPercent int64 `json:"maxPercent,omitempty"`
 
 	// The period over which maxActions and maxPercent count, such as "24h". Requires one of them. Actions before a
-	// restart of the operator do not count. If the period has more actions than the operator can remember, the limit
-	// counts as reached. Must be more than 0s. Defaults to 1h.
+	// restart of the operator do not count. The limit also counts as reached if there are more actions than the operator
+	// can remember. Must be more than 0s. Defaults to 1h.
 	// +optional
 	Per Duration `json:"per,omitempty"`
 

@@ -69,8 +69,8 @@ type Rule struct {
 	// +kubebuilder:validation:MaxItems=8
 	OrderBy []OrderBy `json:"orderBy,omitempty"`
 
-	// How many items to keep in each group: the last ones in the order of orderBy. Either a number from 0 to 1000000,
-	// or a CEL expression that returns one and can read `items`, the items of the group for which `when` is true.
+	// How many items to keep in each group: the last ones in the order of orderBy. A number from 0 to 1000000, or a CEL
+	// expression that returns one. The expression can read `items`: the items of the group for which `when` is true.
 	// Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
@@ -85,18 +85,18 @@ type Rule struct {
 	// +kubebuilder:validation:MaxLength=16384
 	Unless string `json:"unless,omitempty"`
 
-	// What to read from the API server, instead of the watch cache, before acting on an item. The rule is evaluated
-	// again with the results. Use it to prove that something does not exist, such as the Node of a Pod. By default, the
-	// operator lists every other target that the rule depends on.
+	// What to read from the API server, instead of the watch cache, before acting on an item. The rule is evaluated again
+	// with the results. Use it to prove that something does not exist, such as the Node of a Pod. Defaults to a list of
+	// each target that the rule reads, other than the target of its items.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Confirm []Confirm `json:"confirm,omitempty"`
 
-	// A CEL expression that returns a unique name for the item. It identifies the item for `for` and for retries. If
-	// several items for which `when` is true have the same key, none of them is acted on, and an error in the status
-	// names two of them. Required if the items are not objects; it should then contain the names that `confirm` reads.
-	// Defaults to the UID of the object.
+	// A CEL expression that returns a unique name for the item. It identifies the item for `for` and for retries. Keys
+	// must be unique: the operator does not act on items with the same key, and the status has an error that names two of
+	// them. Required if the items are not objects; it should then contain the names that `confirm` reads. Defaults to the
+	// UID of the object.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -272,8 +272,8 @@ type PatchAction struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]+$')",message="is not a subresource: write one such as status or scale"
 	Subresource string `json:"subresource,omitempty"`
 
-	// A CEL expression that returns the patch: a map, or for JSON a list of {op, path, value}. It can read `object`,
-	// the object to patch, and `items`, all items that patch this object; the operator combines them into one patch. If
+	// A CEL expression that returns the patch: a map, or for JSON a list of {op, path, value}. It can read `object`, the
+	// object to patch, and `items`, all items that patch this object. The operator sends one patch for all of them. If
 	// there is only one item, it can also read `item`. The operator adds the resourceVersion. The patch must not change
 	// metadata.ownerReferences.
 	// +required

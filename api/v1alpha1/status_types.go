@@ -40,8 +40,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:Maximum=9007199254740991
 	ResolvedTargetCount int64 `json:"resolvedTargetCount,omitempty"`
 
-	// When the Cleaner is evaluated next if nothing changes before then. With lifecycle Recurring, it covers only
-	// the ttl, `for` timers, and the predicted change of a condition, not retry.period or the schedule.
+	// When the Cleaner is evaluated next if nothing changes before then. With lifecycle Recurring, retry.period and the
+	// schedule do not count.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	NextScheduledEvaluation *metav1.Time `json:"nextScheduledEvaluation,omitempty"`
@@ -75,8 +75,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	LastActions []Action `json:"lastActions,omitempty"`
 
-	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled. The operator
-	// either evaluated the Cleaner or dropped the request; if it did, the condition RequestDropped says why.
+	// The last value of the annotation cleaner.vtex.dev/requestedAt that the operator has handled. The operator evaluated
+	// the Cleaner, or dropped the request: then the condition RequestDropped says why.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	LastRequestedAt string `json:"lastRequestedAt,omitempty"`
@@ -313,8 +313,8 @@ const (
 // Run is one cleanup. The operator records it before the first deletion, continues it after a crash, and reports it as
 // one CloudEvent. It acts only on the objects in the rows and on the Helm release of the cleanup.
 type Run struct {
-	// Recurring if the Cleaner has lifecycle Recurring: the rows are then the objects whose outcome is not counted yet.
-	// Otherwise not set.
+	// Recurring if the Cleaner has lifecycle Recurring, otherwise not set. With Recurring, rows has only the objects that
+	// counts does not count yet.
 	// +optional
 	Lifecycle Lifecycle `json:"lifecycle,omitempty"`
 	// The number of the cleanup, starting at 1.
