@@ -282,11 +282,11 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 		return err
 	}
 	if unread != nil {
-		p.mem.run.ReleaseUnread(sanitize.CleanText(unread.Error()), p.r.clock.Now())
+		p.mem.run.RecordReleaseUnread(sanitize.CleanText(unread.Error()), p.r.clock.Now())
 		return nil
 	}
 	rel.Begun = signedrecords.IsMark(p.store.Ring, p.store.Cleaner, run, rel.Mark)
-	p.mem.run.LookedAtRelease(run, rel.Release, p.r.clock.Now())
+	p.mem.run.RecordRelease(run, rel.Release, p.r.clock.Now())
 	return nil
 }
 
@@ -298,7 +298,7 @@ func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.
 	defer stop()
 	read(limited, turn)
 	if following.Err() != nil && ctx.Err() == nil {
-		return cleanerstore.ErrChanged
+		return cleanerstore.ErrOutdated
 	}
 	return nil
 }

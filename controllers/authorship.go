@@ -30,8 +30,6 @@ import (
 const (
 	// atRest is how soon an author's rights are reviewed again while no use is made of them.
 	atRest = time.Hour
-	// authorRetry is how soon it is asked again whether an author may do what was missing.
-	authorRetry = 30 * time.Second
 	// keyRetry is how soon a Cleaner is looked at again while there is no signing key.
 	keyRetry = 10 * time.Second
 )
@@ -150,11 +148,11 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 	}
 	switch {
 	case refused.IsRefusal():
-		m.AuthorRefused(refused.Reason, sanitize.CleanText(refused.Message), p.r.clock.Now().Add(authorRetry))
+		m.RecordReviewRefused(refused.Reason, sanitize.CleanText(refused.Message), p.r.clock.Now().Add(rights.RetryAfter))
 	case p.clients.Account.IsOperator():
-		m.AuthorReviewed(reviewed, now)
+		m.RecordReview(reviewed, now)
 	default: // the API server judges each request
-		m.AuthorReviewed(nil, now)
+		m.RecordReview(nil, now)
 	}
 }
 

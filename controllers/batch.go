@@ -23,12 +23,8 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
-const (
-	// confirmsAtATime is how many items one batch confirms by live reads.
-	confirmsAtATime = 500
-	// longestHold bounds how long an item waits that live reads do not confirm.
-	longestHold = 5 * time.Minute
-)
+// confirmsAtATime is how many items one batch confirms by live reads.
+const confirmsAtATime = 500
 
 // batchEnd says what follows a batch.
 type batchEnd int
@@ -243,7 +239,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	if len(left) == 0 {
 		return false
 	}
-	b.mem.Unconfirmed.HoldItems(left, min(b.retryPeriod(), longestHold), now)
+	b.mem.Unconfirmed.HoldItems(left, b.retryPeriod(), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, there are items to act on, but reads from the API server have not confirmed that yet."
 	}
@@ -259,7 +255,7 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 		return reportedPlan{}, false, err
 	}
 	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
-		return reportedPlan{}, false, cleanerstore.ErrChanged
+		return reportedPlan{}, false, cleanerstore.ErrOutdated
 	}
 	if refusal := b.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
@@ -352,12 +348,12 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	b.executor.runCourse(ctx, life.NewCourse(todo), recurring{b.pass, b.executor})
 	for uid, i := range b.rows {
 		if a := b.executor.answers[uid]; a != nil {
-			b.mem.run.TakeAnswer(i, *a, b.r.clock.Now())
+			b.mem.run.RecordAnswer(i, *a, b.r.clock.Now())
 		}
 	}
 	b.journal.TellSteps(b.executor.acted)
 	if b.executor.unsent && len(b.executor.acted) == 0 {
-		return false, cleanerstore.ErrChanged
+		return false, cleanerstore.ErrOutdated
 	}
 	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
 }
@@ -445,7 +441,7 @@ func (p *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
 	if len(p.mem.Unconfirmed) == 0 {
 		return d
 	}
-	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
+	if d.RulesEvaluated || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
 		p.mem.Unconfirmed.KeepWanted(d.ListItems())
 	}
 	now := p.r.clock.Now()
@@ -457,7 +453,7 @@ func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
 	out := p.mem.paused
 	out.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 	out.Pending, out.Withheld = d.Pending, d.Withheld
-	out.Deferred, out.Stuck, out.Refused = d.Deferred, d.Stuck, d.Refused
+	out.Deferred, out.DeferReason, out.DeferDetail = d.Deferred, d.DeferReason, d.DeferDetail
 	if len(out.Errors) == 0 {
 		out.Errors = d.Errors
 	}

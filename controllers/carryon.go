@@ -147,9 +147,9 @@ func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
 		return p.lookUnknown(ctx)
 	}
 	sights := p.lookRows(ctx, req.Rows)
-	m.TakeSights(run, sights, p.r.clock.Now())
+	m.RecordSights(run, sights, p.r.clock.Now())
 	if req.Kind == life.Settle {
-		m.TakeSettled(p.r.clock.Now())
+		m.RecordSettleLook(p.r.clock.Now())
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (p *openRun) startUninstall(ctx context.Context, start bool) error {
 	if err != nil {
 		return err
 	}
-	want := helm.Committed{
+	want := helm.UninstallRequest{
 		Namespace: p.store.Cleaner.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
 		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.store.Cleaner.GetNamespace(), Name: p.store.Cleaner.GetName(), UID: p.store.Cleaner.GetUID()},
@@ -265,8 +265,8 @@ func (p *openRun) takeUninstall(ctx context.Context) {
 		if end.Run != p.mem.run.Number {
 			return
 		}
-		p.mem.run.TakeUninstall(end.Why, p.r.clock.Now())
-		p.mem.run.Swept = end.Swept
+		p.mem.run.RecordUninstall(end.Why, p.r.clock.Now())
+		p.mem.run.Uninstalled = end.Swept
 		p.journal.RememberActions(end.Actions...)
 		if end.Why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.Run, "why", end.Why)

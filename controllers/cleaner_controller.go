@@ -126,7 +126,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	}
 
 	// 3. Compile.
-	programs, until, err := p.mayEvaluate(ctx)
+	programs, until, err := p.prepareEvaluation(ctx)
 	if programs == nil {
 		return p.sleepUntil(ctx, until, err)
 	}

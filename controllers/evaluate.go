@@ -19,10 +19,11 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/rights"
 )
 
-// mayEvaluate returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
-func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
+// prepareEvaluation returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
+func (p *pass) prepareEvaluation(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
 	p.waits = p.triggers.WaitsForSchedule()
 	if p.waits && !p.triggers.HasTimers() {
 		p.reportScheduled()
@@ -38,7 +39,7 @@ func (p *pass) mayEvaluate(ctx context.Context) (programs *celenv.Programs, unti
 		p.r.watches.DropInterests(p.store.Key)
 		p.newReport().SetRefused(refusal)
 		p.triggers.PassOverRequest()
-		return nil, p.r.clock.Now().Add(authorRetry), nil
+		return nil, p.r.clock.Now().Add(rights.RetryAfter), nil
 	}
 	if p.triggers.RefuseAsker(ctx, p.authority.findAskerLacks) { // the schedule continues without it
 		p.triggers.ReportRequest(p.newReport())
@@ -213,7 +214,7 @@ func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	began := p.r.clock.Now()
 	d := p.computePlan(ctx, in)
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
-	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.Asked
+	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
 	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
 		p.mem.Holds, p.mem.looks = d.Holds, staleness.Looks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
@@ -298,7 +299,7 @@ func (p *evaluator) askAgain(d reportedPlan) time.Time {
 		}
 	}
 	again = monotime.ChooseEarlier(again, p.triggers.NextTick())
-	soon := p.r.clock.Now().Add(rightsRetry)
+	soon := p.r.clock.Now().Add(rights.RetryAfter)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
 	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
 		return soon

@@ -159,14 +159,14 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		want   error
 	}{
 		"AsCommitted": {},
-		"Suspended":   {change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true; c.Generation = 2 }, want: cleanerstore.ErrChanged},
-		"DryRun":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun; c.Generation = 2 }, want: cleanerstore.ErrChanged},
-		"Edited":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"}; c.Generation = 2 }, want: cleanerstore.ErrChanged},
+		"Suspended":   {change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true; c.Generation = 2 }, want: cleanerstore.ErrOutdated},
+		"DryRun":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun; c.Generation = 2 }, want: cleanerstore.ErrOutdated},
+		"Edited":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"false"}; c.Generation = 2 }, want: cleanerstore.ErrOutdated},
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
-		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: cleanerstore.ErrChanged},
-		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: cleanerstore.ErrChanged},
+		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: cleanerstore.ErrOutdated},
+		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: cleanerstore.ErrOutdated},
 		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: cleanerstore.ErrNotLeader},
-		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: cleanerstore.ErrChanged},
+		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: cleanerstore.ErrOutdated},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,8 +38,6 @@ const (
 	conflictRetry = 200 * time.Millisecond
 	// warmUp is how long watches may take to begin before a status says that they have not.
 	warmUp = 30 * time.Second
-	// rightsRetry is how often what a ServiceAccount may not do is asked again.
-	rightsRetry = 30 * time.Second
 	// turnRetry is when a pass that waits for its turn to take much memory looks for itself, and turnShown is after how long its status
 	// says that it waits.
 	turnRetry, turnShown = 10 * time.Second, 30 * time.Second
@@ -240,7 +238,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrChanged):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrOutdated):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case errors.Is(err, errNoTurn), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
 		return ctrl.Result{RequeueAfter: turnRetry}, nil
@@ -254,7 +252,7 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	until = p.wakeTime(until, now)
 	due, err := p.journal.SendReport(ctx, now)
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrChanged):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrOutdated):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -228,7 +228,7 @@ func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	c := r.cleaner()
 	c.Generation++
 	r.evaluations.CancelOutdated(c)
-	if err := <-ended; !errors.Is(err, cleanerstore.ErrChanged) {
+	if err := <-ended; !errors.Is(err, cleanerstore.ErrOutdated) {
 		t.Errorf("got %v", err)
 	}
 	giveBack()
@@ -249,18 +249,18 @@ func TestAStoppedRunWhoseReleaseCannotBeReadEnds(t *testing.T) {
 	r.corrupt.Store(true)
 	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "another" })
 	began := r.clock.Now()
-	for passes := 0; r.cleaner().Status.Run != nil; passes++ {
-		if passes == 30 {
-			t.Fatalf("after %d passes in %s, the run is still open: %+v", passes, r.clock.Since(began), r.cleaner().Status.Run)
+	for r.cleaner().Status.Run != nil {
+		if took := r.clock.Since(began); took > 15*time.Minute {
+			t.Fatalf("after %s, the run is still open: %+v", took, r.cleaner().Status.Run)
 		}
 		wait := r.pass().RequeueAfter
 		if wait > backoff.LongestWait { // it waits for a slot, and is woken when it has one
 			wait = 0
 		}
-		r.clock.Step(wait)
+		r.clock.Step(max(wait, time.Second))
 	}
-	if took := r.clock.Since(began); took < 5*time.Minute || took > 15*time.Minute {
-		t.Errorf("it took %s", took)
+	if took := r.clock.Since(began); took < 5*time.Minute {
+		t.Errorf("it gave up after %s", took)
 	}
 	const want = `the spec was edited; the state of release "web" is unknown: `
 	if said := r.said(); !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, "Partial") && strings.Contains(s, want) }) {

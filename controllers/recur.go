@@ -65,10 +65,10 @@ func (p *openRun) forgetOld() {
 // forgetReports forgets the reports of items that are no longer wanted, such as those of deleted objects: when they are wanted again,
 // they are reported again. While a rule gives errors it is unknown what it wants.
 func (p *recurrence) forgetReports(d plan.Plan) {
-	if d.Asked || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is found
+	if d.RulesEvaluated || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is found
 		p.wanted = &d
 	}
-	if p.mem.Told.IsEmpty() || !d.Asked {
+	if p.mem.Told.IsEmpty() || !d.RulesEvaluated {
 		return
 	}
 	wanted, wrong := d.ListItems(), map[string]bool{}
@@ -89,7 +89,7 @@ func (p *openRun) lookUnknown(ctx context.Context) error {
 		return nil
 	}
 	sights := p.lookRows(ctx, rows)
-	p.mem.run.TakeSights(run, sights, p.r.clock.Now())
+	p.mem.run.RecordSights(run, sights, p.r.clock.Now())
 	p.rememberGone(run, sights)
 	if left := p.mem.run.UnknownRows(run); len(left) > 0 {
 		return fmt.Errorf("cannot determine whether %s of the last batch still exist: %s", sanitize.CountOf(len(left), "object"), sights[left[0]].Failed)

@@ -25,7 +25,7 @@ import (
 )
 
 func reporting(names ...string) plan.Plan {
-	d := plan.Plan{Verdict: v1alpha1.VerdictAct, Asked: true}
+	d := plan.Plan{Verdict: v1alpha1.VerdictAct, RulesEvaluated: true}
 	for _, name := range names {
 		d.Steps = append(d.Steps, plan.Step{Rule: "r", Keys: []string{name}, Verb: plan.VerbReport})
 	}
@@ -45,7 +45,7 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 	}{
 		"Wanted":   {"both are reported still", reporting("a", "b"), []plan.ItemKey{a, b}},
 		"Gone":     {"b is there no more", reporting("a"), []plan.ItemKey{a}},
-		"AllGone":  {"nothing is", plan.Plan{Verdict: v1alpha1.VerdictWait, Asked: true}, nil},
+		"AllGone":  {"nothing is", plan.Plan{Verdict: v1alpha1.VerdictWait, RulesEvaluated: true}, nil},
 		"Wrong":    {"nobody knows what the rule wants", wrong, []plan.ItemKey{a, b}},
 		"Deferred": {"b waits for something else", deferred, []plan.ItemKey{a, b}},
 		"NotAsked": {"nobody was asked", plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNotSynced}, []plan.ItemKey{a, b}},

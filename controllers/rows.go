@@ -50,7 +50,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	j := life.JudgeRun(evaluating, in, run, m)
 	end()
 	if checkTurn(p.share) != nil { // it is judged again when it is called
-		m.TakeChange()
+		m.VoidConfirmation()
 		return
 	}
 	refusal := p.authority.findRefusal(ctx, m.Release)
@@ -63,7 +63,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	if j.Outcome != life.JudgeFailed {
 		p.mem.Holds, p.mem.looks, p.looked = j.Plan.Holds, staleness.Looks{}, true
 	}
-	m.TakeJudgement(j, in.Now)
+	m.RecordJudgement(j, in.Now)
 	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
 }
 
@@ -71,7 +71,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	m := &p.mem.run
 	if !p.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
-		m.TakeChange()
+		m.VoidConfirmation()
 		return nil
 	}
 	p.forgetOld()
@@ -83,7 +83,7 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	f.settleRows(c, nil)
 	f.journal.TellSteps(f.executor.acted)
 	if f.executor.unsent {
-		return cleanerstore.ErrChanged
+		return cleanerstore.ErrOutdated
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 		}
 	}
 	if !liveconfirm.ReadLive(ctx, f.reads.meterMoreLive(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
-		f.executor.run.TakeChange() // a later pass judges it again
+		f.executor.run.VoidConfirmation() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()
 	}
@@ -152,7 +152,7 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			f.answerRow(reads[read], life.RowAnswer{Failed: sanitize.CleanText(why)})
 		}
 	}
-	f.executor.run.TakeChange()
+	f.executor.run.VoidConfirmation()
 	f.executor.in.Failed, f.executor.in.Only = nil, nil
 	f.openRun.judgeRun(ctx, f.executor.in)
 	if f.executor.run.Stop != "" || !f.executor.run.IsConfirmed(f.r.clock.Now()) {
@@ -173,7 +173,7 @@ func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
-			f.executor.run.TakeChange()
+			f.executor.run.VoidConfirmation()
 			continue
 		}
 		a := *f.executor.answerOf(uid)
@@ -187,7 +187,7 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 			f.answerRow(uid, a)
 		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.executor.unsent):
 			a.Cut = true
-			f.executor.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
+			f.executor.run.RecordAnswer(f.rows[uid], a, f.r.clock.Now())
 		case a.Failed == "":
 			a.Failed = "an earlier action was not carried out"
 			f.answerRow(uid, a)
@@ -199,6 +199,6 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 
 // answerRow records the result of a row that is finished for this batch.
 func (f *finishing) answerRow(uid types.UID, a life.RowAnswer) {
-	f.executor.run.TakeAnswer(f.rows[uid], a, f.r.clock.Now())
+	f.executor.run.RecordAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)
 }

@@ -211,8 +211,8 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 				o.openRun.takeUninstall(t.Context())
 			}
 			m := &o.mem.run
-			if m.Busy != tc.busy || m.Swept != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {
-				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Swept, m.Failed, len(o.mem.journal.Actions))
+			if m.Busy != tc.busy || m.Uninstalled != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {
+				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Uninstalled, m.Failed, len(o.mem.journal.Actions))
 			}
 		})
 	}

@@ -344,7 +344,7 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	}
 	b.executor.in.Snapshot = b.executor.seen.OverlaySnapshot(b.executor.in.Snapshot) // what was done to other objects is not done again
 	d := b.evaluator.computePlan(ctx, b.executor.in)
-	return life.NewCourse(life.DecideAgain(plan.Plan{Steps: c.Steps}, d))
+	return life.NewCourse(life.KeepEarlierObjects(plan.Plan{Steps: c.Steps}, d))
 }
 
 // giveUp has objects wait that have changed each time.
@@ -393,9 +393,9 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
-		return cleanerstore.ErrChanged
+		return cleanerstore.ErrOutdated
 	case monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
-		return cleanerstore.ErrChanged
+		return cleanerstore.ErrOutdated
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ func TestAgree(t *testing.T) {
 func TestAnyAgreement(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		watched := drawn(rt, t)
-		watched.Spec.Lifecycle, watched.Acting, watched.Batch, watched.Confirmed = v1alpha1.LifecycleOnce, false, 0, nil
+		watched.Spec.Lifecycle, watched.OpenRun, watched.Batch, watched.Confirmed = v1alpha1.LifecycleOnce, false, 0, nil
 		live := watched
 		live.Snapshot = slices.Clone(watched.Snapshot)
 		live.Snapshot[0] = seen(drawnPods(rt)...)

@@ -55,10 +55,10 @@ type Input struct {
 	// Expected is when an earlier plan found that time alone would make the conditions true; zero if none did. It saves
 	// evaluations where that is still so.
 	Expected time.Time
-	// Acting says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait. Lost are the
+	// OpenRun says that a run of a Cleaner that cleans once is open: what is due is done, whatever else has to wait. Lost are the
 	// targets, by name, that are missing only because the run had their objects: what reads them is not asked.
-	Acting bool
-	Lost   map[string]bool
+	OpenRun bool
+	Lost    map[string]bool
 
 	// Holds is what the plan before this one handed on.
 	Holds fortimers.Holds
@@ -133,14 +133,14 @@ type Plan struct {
 	Pending []Pending
 	// Errors is what went wrong with items. Equal errors are one.
 	Errors []v1alpha1.ItemError
-	// Asked says that the conditions hold, so that rules and targets were asked what they want.
-	Asked bool
-	// Deferred are items that wait because an earlier attempt on one of their objects failed, or was in vain. Stuck is the
-	// reason for which they do, of several the one that a person has to know first, and Refused says which object it is
+	// RulesEvaluated says that the conditions hold, so that rules and targets were asked what they want.
+	RulesEvaluated bool
+	// Deferred are items that wait because an earlier attempt on one of their objects failed, or was in vain. DeferReason is the
+	// reason for which they do, of several the one that a person has to know first, and DeferDetail says which object it is
 	// about, and why, for people.
-	Deferred []ItemKey
-	Stuck    string
-	Refused  string
+	Deferred    []ItemKey
+	DeferReason string
+	DeferDetail string
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
 	Confirm []Read
 	// Holds is input to the next ComputePlan.
@@ -248,7 +248,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	if p.Verdict == v1alpha1.VerdictAct {
 		p = in.planActions(e, p)
 	}
-	if p.Verdict == v1alpha1.VerdictAct && !in.Acting && !in.Spec.Recurs() { // of one that stays it is never sent
+	if p.Verdict == v1alpha1.VerdictAct && !in.OpenRun && !in.Spec.Recurs() { // of one that stays it is never sent
 		p = in.addEventData(e, p)
 	}
 	over := ""
@@ -260,14 +260,14 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	}
 	if over != "" {
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.Asked, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }
 
 // planActions adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
 func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
-	p.Asked = true
+	p.RulesEvaluated = true
 	d := in.decideRules(e, &p)
 	in.addTargetSteps(d)
 	in.needGate(d)
@@ -275,7 +275,7 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
 		return p.blockFor(blocked, detail)
 	}
-	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.Acting {
+	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
 		return p
 	}
 	if !in.Spec.Recurs() {
@@ -346,7 +346,7 @@ func (in *Input) judgePlan(p Plan) Plan {
 		}
 	}
 	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
-	once := !in.Spec.Recurs() && !in.Acting
+	once := !in.Spec.Recurs() && !in.OpenRun
 	something := len(p.Steps) > 0 || p.Release != nil
 	trouble, message := p.FindTrouble()
 	switch {
@@ -370,12 +370,12 @@ func (in *Input) judgePlan(p Plan) Plan {
 // with an error.
 func (p *Plan) FindTrouble() (reason, message string) {
 	switch {
-	case p.Stuck == v1alpha1.ReasonTargetUnstable:
-		return p.Stuck, "An object keeps changing before the operator can act on it; the operator will retry: " + p.Refused
-	case p.Stuck == v1alpha1.ReasonRecreationLoop:
-		return p.Stuck, "An object is recreated after every deletion, so the operator backs off: " + p.Refused
-	case p.Stuck != "":
-		return p.Stuck, "An action failed and will be retried: " + p.Refused
+	case p.DeferReason == v1alpha1.ReasonTargetUnstable:
+		return p.DeferReason, "An object keeps changing before the operator can act on it; the operator will retry: " + p.DeferDetail
+	case p.DeferReason == v1alpha1.ReasonRecreationLoop:
+		return p.DeferReason, "An object is recreated after every deletion, so the operator backs off: " + p.DeferDetail
+	case p.DeferReason != "":
+		return p.DeferReason, "An action failed and will be retried: " + p.DeferDetail
 	case len(p.Errors) > 0:
 		return v1alpha1.ReasonEvaluationFailed, "The Cleaner takes no action because of an error: " + DescribeItemError(&p.Errors[0])
 	default:
@@ -428,7 +428,7 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 func (in *Input) gateConditions(results []celenv.Result) Plan {
 	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: describeConditionsMet(in.Spec, len(results))}
 	for i, r := range results {
-		out := v1alpha1.ConditionOutcome{Expression: ShortenText(in.Spec.Conditions[i])}
+		out := v1alpha1.ConditionOutcome{Expression: ShortenExpression(in.Spec.Conditions[i])}
 		if r.Err != nil {
 			out.Error = r.Err.Error()
 		} else {
@@ -458,8 +458,8 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	}
 }
 
-// ShortenText is a text on one line, cut off where it is too long to be repeated.
-func ShortenText(s string) string {
+// ShortenExpression is a text on one line, cut off where it is too long to be repeated.
+func ShortenExpression(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > maxExpression {
 		return string(r[:maxExpression-1]) + "…"
@@ -501,7 +501,7 @@ func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
 	soon, until := p.NextCheck, in.byOurClock(f.Until)
 	p.NextCheck = time.Time{}
 	switch {
-	case !p.Asked:
+	case !p.RulesEvaluated:
 	case f.Unknown:
 		p.Steady, p.NextCheck = in.Now, soon
 	case until.IsZero():

@@ -413,7 +413,9 @@ func TestProtectionOfRelease(t *testing.T) {
 // What was refused is said before what gives errors, and both before what is waited for.
 func TestTrouble(t *testing.T) {
 	wrong := []v1alpha1.ItemError{{Rule: "r", Message: "no such key"}}
-	stuck := func(reason string) Plan { return Plan{Stuck: reason, Refused: "pods a: forbidden", Errors: wrong} }
+	stuck := func(reason string) Plan {
+		return Plan{DeferReason: reason, DeferDetail: "pods a: forbidden", Errors: wrong}
+	}
 	for want, p := range map[string]Plan{
 		v1alpha1.ReasonDeletionRefused: stuck(v1alpha1.ReasonDeletionRefused), v1alpha1.ReasonTargetUnstable: stuck(v1alpha1.ReasonTargetUnstable),
 		v1alpha1.ReasonRecreationLoop: stuck(v1alpha1.ReasonRecreationLoop), v1alpha1.ReasonEvaluationFailed: {Errors: wrong}, "": {},
@@ -438,8 +440,8 @@ func TestTrouble(t *testing.T) {
 		in.Backoff.RecordConflict("uid-a", 1, in.Now)
 	}
 	looping(in.Recreations, p("b"), in.Now)
-	if got := ComputePlan(t.Context(), in); got.Stuck != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.Refused, "b.pods") || len(got.Deferred) != 2 {
-		t.Errorf("it says %s: %s, of %v", got.Stuck, got.Refused, got.Deferred)
+	if got := ComputePlan(t.Context(), in); got.DeferReason != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.DeferDetail, "b.pods") || len(got.Deferred) != 2 {
+		t.Errorf("it says %s: %s, of %v", got.DeferReason, got.DeferDetail, got.Deferred)
 	}
 	in.Backoff.RecordFailure("uid-c", "forbidden", in.Now)
 	if got := ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {

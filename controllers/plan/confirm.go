@@ -43,7 +43,7 @@ func (in evidence) findReadError(r Read) (string, bool) {
 // gateReads are the reads that all steps rest on, of a Cleaner whose decision is not read live as a whole anyway: the
 // targets that conditions read, and all that expressions see where targets are deleted.
 func (in evidence) gateReads() []Read {
-	if !in.Spec.Recurs() && !in.Acting {
+	if !in.Spec.Recurs() && !in.OpenRun {
 		return nil
 	}
 	needed := map[string]bool{}
@@ -53,7 +53,7 @@ func (in evidence) gateReads() []Read {
 		}
 	}
 	for i := range in.Spec.Targets {
-		if in.Spec.Targets[i].Delete && !in.Acting {
+		if in.Spec.Targets[i].Delete && !in.OpenRun {
 			for j := range in.Spec.Targets {
 				needed[in.Spec.Targets[j].Name] = true
 			}

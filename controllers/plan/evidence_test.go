@@ -47,7 +47,7 @@ func TestGateReads(t *testing.T) {
 			work.Lifecycle = v1alpha1.LifecycleRecurring
 		}
 		in := over(t, work)
-		in.Acting = tc.acting
+		in.OpenRun = tc.acting
 		if diff := cmp.Diff(tc.want, evidence{&in}.gateReads()); diff != "" {
 			t.Errorf("%s: reads (-want +got):\n%s", name, diff)
 		}

@@ -270,8 +270,8 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
 	d.p.Next = monotime.ChooseEarlier(d.p.Next, until)
-	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.Stuck) {
-		d.p.Stuck, d.p.Refused = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
+	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.DeferReason) {
+		d.p.DeferReason, d.p.DeferDetail = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
 	}
 	return true
 }

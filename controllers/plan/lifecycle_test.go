@@ -37,7 +37,7 @@ func TestOnceWithRules(t *testing.T) {
 			[]Object{p("a")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonHolding, nil,
 		},
 		"Error":    {"an error of one item stops it", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
-		"Acting":   {"but not when it has begun", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, func(in *Input, _ *v1alpha1.Work) { in.Acting = true }, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Acting":   {"but not when it has begun", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, func(in *Input, _ *v1alpha1.Work) { in.OpenRun = true }, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
 		"Withheld": {"a plan of nothing but what is protected is blocked", []v1alpha1.Rule{rule()}, []Object{p("a", v1alpha1.ProtectKey+"=true")}, nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonProtected, nil},
 		"Reports":  {"a report is nothing to record", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}} })}, []Object{p("a")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r report a"}},
 		"Limits": {"limits count when it begins", []v1alpha1.Rule{rule()}, []Object{p("a"), p("b")}, func(_ *Input, w *v1alpha1.Work) {
@@ -48,7 +48,7 @@ func TestOnceWithRules(t *testing.T) {
 			w.CloudEventData = "pods.items[0].spec.x"
 		}, v1alpha1.VerdictBlocked, v1alpha1.ReasonEvaluationFailed, []string{"r delete a"}},
 		"NoDataWhileActing": {"which was told then", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(in *Input, w *v1alpha1.Work) {
-			w.CloudEventData, in.Acting = "pods.items[0].spec.x", true
+			w.CloudEventData, in.OpenRun = "pods.items[0].spec.x", true
 		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
 		"NoDataIfItStays": {"which nobody is told of one that stays", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
 			w.CloudEventData, w.Lifecycle = "pods.items[0].spec.x", v1alpha1.LifecycleRecurring
@@ -72,7 +72,7 @@ func TestOnceWithRules(t *testing.T) {
 				}
 			}
 			in := over(t, work, tc.pods...)
-			in.Owner.Namespace, in.Acting = "shop", change.Acting
+			in.Owner.Namespace, in.OpenRun = "shop", change.OpenRun
 			plan := ComputePlan(t.Context(), in)
 			if plan.Verdict != tc.verdict || plan.Reason != tc.why || plan.Message == "" {
 				t.Errorf("%s: got %s, %s: %s", tc.reason, plan.Verdict, plan.Reason, plan.Message)

@@ -119,7 +119,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 	}
 	in.Snapshot[2] = poolsSeen(pool("p1", "1=a"))
 	in.Protection = Protection{Namespaces: []string{"kube-system"}}
-	in.Acting = rapid.Bool().Draw(t, "acting")
+	in.OpenRun = rapid.Bool().Draw(t, "acting")
 	in.Batch = rapid.IntRange(0, 4).Draw(t, "batch")
 	if rapid.Bool().Draw(t, "live") {
 		in.Confirmed = in.Snapshot.LiveReads()
@@ -215,7 +215,7 @@ func holdStep(t *rapid.T, in *Input, s *Step) {
 // holdLimits counts anew what a plan would do.
 func holdLimits(t *rapid.T, in *Input, p *Plan) {
 	l := in.Spec.Limits
-	if l == nil || p.Verdict != v1alpha1.VerdictAct || in.Acting {
+	if l == nil || p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
 		return
 	}
 	objects, counted := map[string]bool{}, map[types.UID]bool{}

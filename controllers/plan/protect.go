@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/facts"
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // Protection says what is never touched, whatever a Cleaner says.
@@ -44,10 +45,7 @@ func showName(name string) string {
 		}
 		return r
 	}, name)
-	if len(name) <= 2*maxName {
-		return name
-	}
-	return strings.ToValidUTF8(name[:2*maxName], "") + "…"
+	return expr.TruncateText(name, 2*maxName)
 }
 
 // releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.

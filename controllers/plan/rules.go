@@ -102,9 +102,9 @@ type candidate struct {
 	order  celenv.Order
 	// unordered says why it has no order.
 	unordered *expr.Error
-	// waits is what it waits for: the key of its hold; until is when that will have held for long enough.
-	waits string
-	until time.Time
+	// holdKey is what it holdKey for: the key of its hold; until is when that will have held for long enough.
+	holdKey string
+	until   time.Time
 	// blindFor is for how long at most its hold may be blind; 0 if it waits for nothing.
 	blindFor time.Duration
 }
@@ -194,7 +194,7 @@ func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 			r.recordUnknown(item)
 		case matches:
 			if c, ok := r.makeCandidate(item); ok {
-				if !r.chargeBytes("when", candidateSize+len(c.key)+len(c.waits)+len(c.group)+c.order.Size()) {
+				if !r.chargeBytes("when", candidateSize+len(c.key)+len(c.holdKey)+len(c.group)+c.order.Size()) {
 					return nil
 				}
 				c.place = place
@@ -288,10 +288,10 @@ func (r *deciding) nameItem(item *celenv.Item, o *Object) (string, *expr.Error) 
 
 // holdItem takes that `when` holds for an item. It is not ok if there is an error.
 func (r *deciding) holdItem(c *candidate) bool {
-	c.waits = c.key
+	c.holdKey = c.key
 	length, err := c.item.EvaluateFor()
 	if err == nil && r.rule.ForKey != "" {
-		c.waits, err = c.item.EvaluateForKey()
+		c.holdKey, err = c.item.EvaluateForKey()
 	}
 	if err != nil {
 		r.addError(r.nameCandidate(c), err)
@@ -304,18 +304,18 @@ func (r *deciding) holdItem(c *candidate) bool {
 		blind = r.in.Now
 	}
 	if length > 0 && (lags || c.object != nil && r.in.Unseen[c.object.UID]) {
-		r.holds.RecordUnknownSince(c.waits, blind)
+		r.holds.RecordUnknownSince(c.holdKey, blind)
 		c.until = r.in.Now.Add(length)
-		return r.chargeBytes("for", holdSize+4*len(c.waits))
+		return r.chargeBytes("for", holdSize+4*len(c.holdKey))
 	}
-	since, ok := r.holds.RecordHold(c.waits, length, r.roomForHold)
+	since, ok := r.holds.RecordHold(c.holdKey, length, r.roomForHold)
 	if c.until = since.Add(length); !ok && length > 0 {
 		r.addError(r.nameCandidate(c), r.makeError("for", "too many items wait and take too much memory: the timer does not start for some of them",
 			"select fewer items in when, or use for in fewer Cleaners of the namespace"))
 		return false
 	}
 	r.blindFor = shorterBlind(r.blindFor, c.blindFor)
-	return r.chargeBytes("for", holdSize+4*len(c.waits))
+	return r.chargeBytes("for", holdSize+4*len(c.holdKey))
 }
 
 // shorterBlind returns the shorter of two times; 0 is none.
@@ -363,14 +363,14 @@ func (r *deciding) recordUnknown(item *celenv.Item) {
 
 // addPending takes that an item waits for its hold. Several that share one are one row.
 func (r *deciding) addPending(rows map[string]int, c *candidate) {
-	if i, ok := rows[c.waits]; ok {
+	if i, ok := rows[c.holdKey]; ok {
 		if row := &r.p.Pending[i]; c.until.Before(row.Until) {
 			row.Until = c.until
 		}
 		return
 	}
-	rows[c.waits] = len(r.p.Pending)
-	row := Pending{Rule: r.rule.Name, Key: c.waits, Until: c.until}
+	rows[c.holdKey] = len(r.p.Pending)
+	row := Pending{Rule: r.rule.Name, Key: c.holdKey, Until: c.until}
 	if r.rule.ForKey == "" {
 		row.Key = r.nameCandidate(c)
 	}

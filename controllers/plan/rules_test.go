@@ -980,7 +980,7 @@ func TestWhatRulesRetainIsBounded(t *testing.T) {
 			if left := int64(after.HeapAlloc) - int64(before.HeapAlloc); left > 8<<20 {
 				t.Errorf("it holds on to %d MiB", left>>20)
 			}
-			if over := strings.Contains(tc.want, "bytes of memory"); over && (len(got.Holds) != 1 || len(got.Pending) > 0 || got.Asked) {
+			if over := strings.Contains(tc.want, "bytes of memory"); over && (len(got.Holds) != 1 || len(got.Pending) > 0 || got.RulesEvaluated) {
 				t.Errorf("after what it could not decide it has %d holds and %d pending", len(got.Holds), len(got.Pending))
 			}
 		})
@@ -996,7 +996,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 	})
 	got := ComputePlan(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
 	const want = "The Cleaner takes no action because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
-	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.Asked ||
+	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.RulesEvaluated ||
 		!strings.HasPrefix(got.Message, want) {
 		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)
 	}

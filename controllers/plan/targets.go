@@ -136,7 +136,7 @@ func (in *Input) addTargetStep(d *decider, s Step) {
 	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
 	switch because := in.Protection.ForbidsDelete(&s.Object); {
 	case !d.mayAct(id):
-	case (in.Spec.Recurs() || in.Acting) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case (in.Spec.Recurs() || in.OpenRun) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
 		d.addWithheld(Withheld{Step: s, Because: because})
 	case !d.isDeferred(id, &s.Object):

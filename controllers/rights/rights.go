@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -22,6 +23,9 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/plan"
 )
+
+// RetryAfter is how soon a right that was missing is asked about again.
+const RetryAfter = 30 * time.Second
 
 // maxReviews is how many reviews of one request are under way at a time.
 const maxReviews = 16

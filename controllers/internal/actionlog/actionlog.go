@@ -416,7 +416,7 @@ func (p *Journal) SendReport(ctx context.Context, now time.Time) (due time.Time,
 	}
 	sent, due, err := p.of.WriteReport(ctx, now, p.mem.counters)
 	if apierrors.IsInvalid(err) && !p.mem.reportRefused() {
-		return time.Time{}, cleanerstore.ErrChanged
+		return time.Time{}, cleanerstore.ErrOutdated
 	}
 	if sent {
 		p.mem.Unwritable = false

@@ -367,7 +367,7 @@ func TestSendReport(t *testing.T) {
 		shown   int
 	}{
 		"Written":      {0, func(err error) bool { return err == nil }, 2},
-		"Refused":      {1, func(err error) bool { return errors.Is(err, cleanerstore.ErrChanged) }, 1},
+		"Refused":      {1, func(err error) bool { return errors.Is(err, cleanerstore.ErrOutdated) }, 1},
 		"RefusedAgain": {2, apierrors.IsInvalid, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,9 @@ import (
 var (
 	// ErrNotLeader keeps a process that may have lost the leadership from writing and deleting.
 	ErrNotLeader = errors.New("this process has not renewed its leader election Lease recently")
-	// ErrChanged says that a request was not sent because the Cleaner has changed, or because of a shutdown.
-	ErrChanged = errors.New("the Cleaner has changed")
+	// ErrOutdated says that a request was not sent, or a report not written, because the Cleaner has changed, the reads are too old, the
+	// clock is suspected, or the process shuts down. The next pass starts again.
+	ErrOutdated = errors.New("the Cleaner, or what was read for it, is no longer current")
 )
 
 // API is what Cleaners are read from and written to.
@@ -168,7 +169,7 @@ func (p *Stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) erro
 		return err
 	}
 	if now.GetUID() != of.GetUID() || now.GetResourceVersion() != of.GetResourceVersion() {
-		return ErrChanged
+		return ErrOutdated
 	}
 	of.SetFinalizers(now.GetFinalizers())
 	return nil
@@ -233,7 +234,7 @@ func (p *Stored) RereadCleaner(ctx context.Context) error {
 		return err
 	}
 	if _, err := signedrecords.VerifyRecord(p.Ring, c); err != nil || p.memory.isOutdated(c.State()) {
-		return ErrChanged
+		return ErrOutdated
 	}
 	p.takeAnswer(c)
 	return nil

@@ -280,7 +280,7 @@ func TestARecordThatIsReadAgainIsVerified(t *testing.T) {
 	now := before.(*v1alpha1.Cleaner).DeepCopy()
 	now.ResourceVersion, now.Status.Run.Number = "8", 99
 	o.API.Live = forging{now: now}
-	if err := o.RereadCleaner(t.Context()); !errors.Is(err, ErrChanged) || o.Read != before {
+	if err := o.RereadCleaner(t.Context()); !errors.Is(err, ErrOutdated) || o.Read != before {
 		t.Errorf("got %v, and run %d", err, o.Read.State().Run.Number)
 	}
 	signIt(t, o, now)

@@ -132,7 +132,7 @@ func TestMakeRoom(t *testing.T) {
 func TestTrimPlan(t *testing.T) {
 	const many = 1000
 	long := fmt.Sprintf("%0100000d", 0)
-	d := plan.Plan{Reason: "why", Message: long, Refused: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: fortimers.Holds{"r": {}}}
+	d := plan.Plan{Reason: "why", Message: long, DeferDetail: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: fortimers.Holds{"r": {}}}
 	for range many {
 		d.Pending = append(d.Pending, plan.Pending{Key: long})
 		d.Errors = append(d.Errors, v1alpha1.ItemError{Key: long, Message: long})
@@ -146,7 +146,7 @@ func TestTrimPlan(t *testing.T) {
 	if n := len(got.Pending); n == 0 || n == many || len(got.Errors) != n || len(got.Withheld) != n {
 		t.Errorf("kept are %d, %d and %d rows", n, len(got.Errors), len(got.Withheld))
 	}
-	for _, text := range []string{got.Message, got.Refused, got.Pending[0].Key, got.Errors[0].Key, got.Errors[0].Message, got.Withheld[0].Because} {
+	for _, text := range []string{got.Message, got.DeferDetail, got.Pending[0].Key, got.Errors[0].Key, got.Errors[0].Message, got.Withheld[0].Because} {
 		if len(text) == 0 || len(text) > 10_000 {
 			t.Errorf("a text of %d bytes is kept", len(text))
 		}

@@ -15,7 +15,7 @@ import (
 // TrimPlan is as much of a decision as is said of it later: no steps, and not all that waits.
 func TrimPlan(d plan.Plan) plan.Plan {
 	d.Steps, d.Confirm, d.Holds, d.Data = nil, nil, nil, ""
-	d.Message, d.Refused = shortenText(d.Message), shortenText(d.Refused)
+	d.Message, d.DeferDetail = shortenText(d.Message), shortenText(d.DeferDetail)
 	pending := make([]plan.Pending, min(len(d.Pending), cachetrim.MaxListed))
 	for i := range pending {
 		pending[i] = d.Pending[i]
@@ -48,5 +48,5 @@ func shortenText(text string) string {
 	if len(text) <= most {
 		return text
 	}
-	return strings.Clone(text[:most])
+	return strings.ToValidUTF8(strings.Clone(text[:most]), "")
 }

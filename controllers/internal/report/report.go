@@ -218,7 +218,7 @@ func (r runReport) describeRelease(run *v1alpha1.Run, reason string) (message st
 			return fmt.Sprintf("Run %d will be retried: %s", run.Number, why), true
 		}
 	case v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonAccessDenied:
-		if r.Run.Half {
+		if r.Run.PartlyUninstalled {
 			return fmt.Sprintf("Run %d: release %q is partly uninstalled, and the rest is waiting. %s If you delete the Cleaner, the rest of the release stays.", run.Number, name, why), true
 		}
 		return fmt.Sprintf("Run %d: release %q is waiting to be uninstalled. %s", run.Number, name, why), true

@@ -318,7 +318,7 @@ func TestProgress(t *testing.T) {
 		"Rights":         {v1alpha1.ReasonAuthorLacksRights, func(m *life.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
 		"AuthorMissing":  {v1alpha1.ReasonAuthorMissing, func(m *life.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
 		"AccountMissing": {v1alpha1.ReasonAccessDenied, func(m *life.Memory) { m.Failed = "Why." }, `Run 3: release "r" is waiting to be uninstalled. Why.`, true},
-		"Half": {v1alpha1.ReasonAuthorLacksRights, func(m *life.Memory) { m.Failed, m.Half = "Why.", true },
+		"Half": {v1alpha1.ReasonAuthorLacksRights, func(m *life.Memory) { m.Failed, m.PartlyUninstalled = "Why.", true },
 			`Run 3: release "r" is partly uninstalled, and the rest is waiting. Why. If you delete the Cleaner, the rest of the release stays.`, true},
 		"Terminating": {v1alpha1.ReasonTerminating, func(m *life.Memory) { m.Rows[1].Finalizers = []string{"a/b", "c/d"} },
 			"Run 3 is waiting for the finalizers of deleted objects: a/b, c/d", false},
@@ -346,7 +346,7 @@ func TestProgress(t *testing.T) {
 // What Ready says is what a person has to know first, in the order that foremost gives.
 func TestForemost(t *testing.T) {
 	refused := func(d plan.Plan) plan.Plan {
-		d.Stuck, d.Refused = v1alpha1.ReasonDeletionRefused, "a: forbidden"
+		d.DeferReason, d.DeferDetail = v1alpha1.ReasonDeletionRefused, "a: forbidden"
 		return d
 	}
 	wrong := func(d plan.Plan) plan.Plan {

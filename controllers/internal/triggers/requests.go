@@ -22,9 +22,6 @@ import (
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
-// askerRetry is how long to wait before reviewing again whether a user may ask for an evaluation.
-const askerRetry = 30 * time.Second
-
 // fastClock is by how much the clock of the webhook, which signs requests, may be ahead of this one.
 const fastClock = 5 * time.Minute
 
@@ -158,7 +155,7 @@ func (p *Triggers) RefuseAsker(ctx context.Context, findLacks FindLacks) bool {
 	switch {
 	case err != nil:
 		logf.FromContext(ctx).Info("Cannot review the rights of the user who requested an evaluation yet", "user", made.Author.Username, "error", err.Error())
-		p.mem.asking, p.mem.deferred, p.mem.deferredUntil = time.Time{}, p.mem.asks, p.of.API.Clock.Now().Add(askerRetry)
+		p.mem.asking, p.mem.deferred, p.mem.deferredUntil = time.Time{}, p.mem.asks, p.of.API.Clock.Now().Add(rights.RetryAfter)
 		return true
 	case len(missing) > 0:
 		p.mem.dropRequest(p.mem.asks, notAllowedReason(made.Author, missing))

@@ -273,7 +273,7 @@ func TestRefuseAsker(t *testing.T) {
 	}{
 		"All":      {next: 10*time.Minute + time.Millisecond},
 		"Lacks":    {lacks: lack, refused: true, dropped: v1alpha1.ReasonRequestNotAllowed},
-		"Unknown":  {err: busy, refused: true, next: askerRetry},
+		"Unknown":  {err: busy, refused: true, next: rights.RetryAfter},
 		"Unsigned": {change: func(p *Triggers) { delete(p.of.Cleaner.GetAnnotations(), v1alpha1.AnnotationRequest) }, refused: true, dropped: v1alpha1.ReasonRequestNotSigned},
 		"Author": {lacks: lack, next: 10*time.Minute + time.Millisecond, change: func(p *Triggers) {
 			signed, err := author.Sign(p.of.Ring, p.of.Cleaner, asker, epoch)

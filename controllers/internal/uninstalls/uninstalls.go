@@ -72,7 +72,7 @@ type Job struct {
 	Run     int64
 	// Decides is the fingerprint that the run was committed with.
 	Decides string
-	Want    helm.Committed
+	Want    helm.UninstallRequest
 	// Turn is waited for before a record is read.
 	Turn helm.Turn
 	// Start lets the uninstall begin; else one that was begun is finished.
@@ -95,7 +95,7 @@ type End struct {
 }
 
 // SetTimeouts bounds a job: hooks by helm.timeout of the spec, if there is one, and how long this attempt may occupy its place.
-func SetTimeouts(want *helm.Committed, spec *v1alpha1.Helm, waits bool) {
+func SetTimeouts(want *helm.UninstallRequest, spec *v1alpha1.Helm, waits bool) {
 	want.HookTimeout = defaultHelmTimeout
 	if spec != nil {
 		if timeout, err := spec.Timeout.Parse(defaultHelmTimeout); err == nil {

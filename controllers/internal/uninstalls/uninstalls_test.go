@@ -183,7 +183,7 @@ func TestATryHasItsTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			job.Clock, job.Own, job.Clients = passed, &clients.Set{}, &clients.Set{Helm: uninstaller}
-			job.Want = helm.Committed{Namespace: "shop", Name: "web"}
+			job.Want = helm.UninstallRequest{Namespace: "shop", Name: "web"}
 			job.ReviewedAt = now.Add(100*time.Millisecond - reviewServes)
 			ended := make(chan End, 1)
 			job.Ended = ended
@@ -253,7 +253,7 @@ func TestSetTimeouts(t *testing.T) {
 		"Wrong":   {&v1alpha1.Helm{Timeout: "x"}, false, defaultHelmTimeout, maxHelmWait},
 		"Waits":   {nil, true, defaultHelmTimeout, laterHelmWait},
 	} {
-		want := helm.Committed{}
+		want := helm.UninstallRequest{}
 		if SetTimeouts(&want, tc.spec, tc.waits); want.HookTimeout != tc.hook || want.Timeout != tc.place {
 			t.Errorf("%s: %s and %s, want %s and %s", name, want.HookTimeout, want.Timeout, tc.hook, tc.place)
 		}

@@ -53,20 +53,20 @@ func carry(b *testing.B, in plan.Input, rows int) int {
 		switch req.Kind {
 		case Act:
 			for _, i := range req.Rows[:min(len(req.Rows), rows/10)] {
-				m.TakeAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted}, now)
+				m.RecordAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted}, now)
 				gone++
 			}
 			left, now = left[min(len(left), rows/10):], now.Add(ConfirmationServes)
 		case Recheck:
 			in.Now, in.Snapshot = now, plan.Snapshot{seen(left...)}
-			m.TakeJudgement(JudgeRun(b.Context(), in, run, m), now)
+			m.RecordJudgement(JudgeRun(b.Context(), in, run, m), now)
 		case Settle:
 			sights := map[int]Sight{}
 			for _, i := range req.Rows {
 				sights[i] = Sight{Missing: true}
 			}
-			m.TakeSights(run, sights, now)
-			m.TakeSettled(now)
+			m.RecordSights(run, sights, now)
+			m.RecordSettleLook(now)
 		case WriteResult:
 			FinishRun(run, m, req.Result, req.Message, now)
 			return gone

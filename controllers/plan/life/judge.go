@@ -69,7 +69,7 @@ func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) 
 			j.at[row.UID] = i
 		}
 	}
-	j.Acting, j.Backoff, j.Recreations = true, nil, nil // each row has a back-off of its own
+	j.OpenRun, j.Backoff, j.Recreations = true, nil, nil // each row has a back-off of its own
 	j.Protection = in.Protection.ForSpec(in.Spec)
 	j.Snapshot = j.restoreSnapshot()
 	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[plan.Read]string{}, math.MaxInt
@@ -197,7 +197,7 @@ func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why
 				outcome, why = JudgeFailed, "spec."+r.Err.Error()
 			}
 		case !r.Value:
-			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is no longer true: %s", i, plan.ShortenText(j.Spec.Conditions[i]))
+			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is no longer true: %s", i, plan.ShortenExpression(j.Spec.Conditions[i]))
 		}
 	}
 	return outcome, why
@@ -343,13 +343,13 @@ func withObjects(objects, were []plan.Object) []plan.Object {
 // byName is the order of the objects of a target.
 func byName(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
 
-// TakeJudgement records a judgement. at is when its reads began.
-func (m *Memory) TakeJudgement(j Judgement, at time.Time) {
+// RecordJudgement records a judgement. at is when its reads began.
+func (m *Memory) RecordJudgement(j Judgement, at time.Time) {
 	switch {
 	case j.Outcome == JudgeFailed:
 		m.RecordFailure(j.Why, at)
 		return
-	case j.Outcome == JudgeFalse, j.Outcome == JudgeUndecidable && m.Whole:
+	case j.Outcome == JudgeFalse, j.Outcome == JudgeUndecidable && m.AllAnswered:
 		m.Stop = j.Why
 		return
 	}

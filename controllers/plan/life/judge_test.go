@@ -55,7 +55,7 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 				tc.now[0].UID = "another"
 			}
 			run, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", plan.ComputePlan(t.Context(), before))
-			m.TakeAnswer(0, tc.did, born)
+			m.RecordAnswer(0, tc.did, born)
 			got := JudgeRun(t.Context(), over(t, work, tc.now...), run, m)
 			if got.Outcome != tc.outcome {
 				t.Fatalf("%s: outcome %d (%s), want %d", tc.reason, got.Outcome, got.Why, tc.outcome)
@@ -103,7 +103,7 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, m, _ := CommitRun(&v1alpha1.CleanerStatus{}, before, "v1:x", decided)
 			for i, a := range tc.did {
-				m.TakeAnswer(i, a, born)
+				m.RecordAnswer(i, a, born)
 			}
 			got := JudgeRun(t.Context(), world(), run, m)
 			if got.Outcome != tc.want {
@@ -112,7 +112,7 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 			if diff := cmp.Diff(map[int]RowVerdict{1: tc.pod, 2: {Version: "7"}}, got.Rows); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			m.TakeJudgement(got, born)
+			m.RecordJudgement(got, born)
 			if stops := m.Stop != ""; stops != (tc.want == JudgeUndecidable) {
 				t.Errorf("it stops with %q", m.Stop)
 			}
@@ -271,8 +271,8 @@ func TestConditionsSeeTheOtherGroup(t *testing.T) {
 	if got.Outcome != JudgeTrue || got.Rows[0].Version != "8" {
 		t.Errorf("it is deleted at another version: %+v", got)
 	}
-	m.TakeJudgement(got, born)
-	m.TakeAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
+	m.RecordJudgement(got, born)
+	m.RecordAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, eventsSeen(groupEvents), eventsSeen(coreEvents))
 	if got := JudgeRun(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)

@@ -83,10 +83,10 @@ type Ledger struct {
 	Number int64
 	// Rows are what is known of the rows of the run, in their order.
 	Rows []Entry
-	// Whole says that this process committed the run and got the answer to each of its requests.
-	Whole bool
-	// Looked says that the rows left were read in this pass, so that a result may be written.
-	Looked bool
+	// AllAnswered says that this process committed the run and got the answer to each of its requests.
+	AllAnswered bool
+	// RowsRead says that the rows left were read in this pass, so that a result may be written.
+	RowsRead bool
 	// LastDeed is when the last request was sent, or when this process came to the run.
 	LastDeed time.Time
 
@@ -95,7 +95,7 @@ type Ledger struct {
 
 // newLedger returns the ledger of the process that has recorded the rows of a run, and has not acted on them yet.
 func newLedger(run *v1alpha1.Run, now time.Time) *Ledger {
-	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, Whole: true, LastDeed: now}
+	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, AllAnswered: true, LastDeed: now}
 }
 
 // isOf says that the ledger is about the rows of a run.
@@ -125,9 +125,9 @@ type Sight struct {
 	Refused string
 }
 
-// TakeSights records live reads of rows: the first look of a process, the look before a result, or the look at what is not gone yet. A
+// RecordSights records live reads of rows: the first look of a process, the look before a result, or the look at what is not gone yet. A
 // row that cannot be read, because it is forged or another version wrote it, is left alone.
-func (l *Ledger) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
+func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 	if !l.isOf(run) {
 		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastDeed: now}
 		for i := range l.Rows {
@@ -142,7 +142,7 @@ func (l *Ledger) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Ti
 		}
 		l.Rows[i].takeSight(&row, s, now)
 	}
-	l.Looked = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
+	l.RowsRead = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
 }
 
 func (e *Entry) takeSight(row *plan.Row, s Sight, now time.Time) {
@@ -231,12 +231,12 @@ type RowAnswer struct {
 	RetryAfter time.Duration
 }
 
-// TakeAnswer records the result of the steps on the object of a row. A row is done when the last of them is.
-func (l *Ledger) TakeAnswer(i int, a RowAnswer, now time.Time) {
+// RecordAnswer records the result of the steps on the object of a row. A row is done when the last of them is.
+func (l *Ledger) RecordAnswer(i int, a RowAnswer, now time.Time) {
 	e := &l.Rows[i]
 	l.LastDeed = now
-	l.Looked = false // what was read before the requests does not show what became of it
-	l.Whole = l.Whole && !a.Lost
+	l.RowsRead = false // what was read before the requests does not show what became of it
+	l.AllAnswered = l.AllAnswered && !a.Lost
 	if a.Did != "" && (a.Did != v1alpha1.OutcomeGone || e.Did == "") {
 		e.Did, e.Left = a.Did, a.Left
 	}

@@ -318,7 +318,7 @@ func (v View) endRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, messa
 		}
 		return v.requestUninstall(m, FinishUninstall)
 	}
-	if left := m.rowsLeft(); len(left) > 0 && !m.Looked {
+	if left := m.rowsLeft(); len(left) > 0 && !m.RowsRead {
 		return Request{Kind: LookRows, Rows: left}
 	}
 	return Request{Kind: WriteResult, Result: result, Message: message + describeRelease(run, m)}
@@ -329,9 +329,9 @@ func describeRelease(run *v1alpha1.Run, m *Memory) string {
 	switch {
 	case run.Helm != nil && m.Release == nil && m.unread > 0:
 		return fmt.Sprintf("; the state of release %q is unknown: %s", run.Helm.Name, m.Failed)
-	case m.Half && m.Failed != "":
+	case m.PartlyUninstalled && m.Failed != "":
 		return fmt.Sprintf("; release %q is left partly uninstalled: %s", run.Helm.Name, m.Failed)
-	case m.Half:
+	case m.PartlyUninstalled:
 		return fmt.Sprintf("; release %q is left partly uninstalled", run.Helm.Name)
 	case m.isUnderWay(run):
 		return fmt.Sprintf("; another client is uninstalling release %q", run.Helm.Name)

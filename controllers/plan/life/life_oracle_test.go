@@ -147,7 +147,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			reason:   "What became of a row whose answer was lost must be looked at.",
 			scenario: "targets",
 			next: func(v life.View, m *life.Memory) life.Request {
-				m.Looked = true
+				m.RowsRead = true
 				return life.Next(v, m)
 			},
 		},
@@ -189,7 +189,7 @@ func TestWalksCatchBrokenMachines(t *testing.T) {
 			next: func(v life.View, m *life.Memory) life.Request {
 				req := life.Next(v, m)
 				if req.Kind == life.ReviewAuthor {
-					m.AuthorReviewed(nil, v.Now)
+					m.RecordReview(nil, v.Now)
 					return life.Next(v, m)
 				}
 				return req

@@ -37,7 +37,7 @@ type stays struct {
 
 func sound() stays {
 	return stays{life.Next, life.BeforeBatch, life.AtRest, life.BeginBatch, life.FinishRun, func(m *life.Memory, i int, a life.RowAnswer) {
-		m.TakeAnswer(i, a, time.Time{})
+		m.RecordAnswer(i, a, time.Time{})
 	}}
 }
 
@@ -380,7 +380,7 @@ func (w *stayWalk) look(q *stayer, s *recurring.State) error {
 			sights[n] = life.Sight{UID: uid(k, t.UID), ResourceVersion: strconv.Itoa(int(t.RV))}
 		}
 	}
-	q.memory.TakeSights(q.read.Status.Run, sights, w.now())
+	q.memory.RecordSights(q.read.Status.Run, sights, w.now())
 	return nil
 }
 
@@ -602,7 +602,7 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 		"LostIsNoDeed": {"After a lost answer nobody knows what became of a row.", "answers", func(m *stays) {
 			m.answered = func(l *life.Memory, i int, a life.RowAnswer) {
 				if !a.Lost {
-					l.TakeAnswer(i, a, time.Time{})
+					l.RecordAnswer(i, a, time.Time{})
 				}
 			}
 		}},

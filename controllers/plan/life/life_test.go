@@ -58,10 +58,12 @@ func TestNext(t *testing.T) {
 	}
 	begun := release(plan.ReleaseUninstalling, func(r *plan.Release) { r.Begun = true })
 	reviewed := func(after time.Duration) func(*Memory) {
-		return func(m *Memory) { m.AuthorReviewed(nil, born.Add(after)) }
+		return func(m *Memory) { m.RecordReview(nil, born.Add(after)) }
 	}
-	barred := func(m *Memory) { m.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", born.Add(time.Minute)) }
-	half := func(m *Memory) { m.Half = true }
+	barred := func(m *Memory) {
+		m.RecordReviewRefused(v1alpha1.ReasonAuthorLacksRights, "may not", born.Add(time.Minute))
+	}
+	half := func(m *Memory) { m.PartlyUninstalled = true }
 	state := func(s ...RowState) func(*Memory) {
 		return func(m *Memory) {
 			for i := range s {
@@ -72,7 +74,7 @@ func TestNext(t *testing.T) {
 	unread := func(looks int) func(*Memory) {
 		return func(m *Memory) {
 			for range looks {
-				m.ReleaseUnread("403", born)
+				m.RecordReleaseUnread("403", born)
 			}
 		}
 	}
@@ -118,9 +120,9 @@ func TestNext(t *testing.T) {
 		"Suspended":       {reason: "suspend keeps the run", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"DryRun":          {reason: "and so does DryRun", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"Edited":          {reason: "an edit stops it; what is left is read before the result", rows: []string{"a"}, decides: "v1:y", want: Request{Kind: LookRows, Rows: []int{0}}},
-		"EditedLooked":    {reason: "then it is Partial", rows: []string{"a"}, decides: "v1:y", memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
-		"NotDecided":      {reason: "a run that says not what decided it is not of this spec", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "" }}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
-		"Deleted":         {reason: "kubectl delete abandons it", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){func(m *Memory) { m.Looked = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
+		"EditedLooked":    {reason: "then it is Partial", rows: []string{"a"}, decides: "v1:y", memory: []func(*Memory){func(m *Memory) { m.RowsRead = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
+		"NotDecided":      {reason: "a run that says not what decided it is not of this spec", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Status.Run.Decides = "" }}, memory: []func(*Memory){func(m *Memory) { m.RowsRead = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
+		"Deleted":         {reason: "kubectl delete abandons it", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){func(m *Memory) { m.RowsRead = true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"DeletedDone":     {reason: "even when nothing is left", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){del}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
 		"KeptARow":        {reason: "a kept row makes it Partial", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted, RowReplaced)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 2 objects were not deleted"}},
 		"Settles":         {reason: "what is deleted must be gone", rows: []string{"a"}, memory: []func(*Memory){state(RowDeleted), func(m *Memory) { m.Rows[0].Settled = false }}, want: Request{Kind: Settle, Rows: []int{0}}},
@@ -263,13 +265,13 @@ func TestARefusedRowBacksOff(t *testing.T) {
 	_, m := committed("a")
 	now, want := born, time.Second
 	for range 12 {
-		m.TakeAnswer(0, RowAnswer{Failed: "forbidden"}, now)
+		m.RecordAnswer(0, RowAnswer{Failed: "forbidden"}, now)
 		if got := m.Rows[0].Due.Sub(now); got != want {
 			t.Fatalf("it waits %s, want %s", got, want)
 		}
 		now, want = m.Rows[0].Due, min(2*want, 5*time.Minute)
 	}
-	if m.Rows[0].State != RowOpen || m.Whole == false {
+	if m.Rows[0].State != RowOpen || m.AllAnswered == false {
 		t.Errorf("a refusal is an answer, and leaves the row open: %+v", m.Rows[0])
 	}
 }
@@ -278,8 +280,8 @@ func TestARefusedRowBacksOff(t *testing.T) {
 func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Second, time.Second / 2: time.Second, 30 * time.Second: 30 * time.Second, 24 * time.Hour: 5 * time.Minute} {
 		_, m := committed("refused", "lost")
-		m.TakeAnswer(0, RowAnswer{Failed: "why", RetryAfter: asked}, born)
-		m.TakeAnswer(1, RowAnswer{Failed: "why", Lost: true, RetryAfter: asked}, born)
+		m.RecordAnswer(0, RowAnswer{Failed: "why", RetryAfter: asked}, born)
+		m.RecordAnswer(1, RowAnswer{Failed: "why", Lost: true, RetryAfter: asked}, born)
 		for i := range m.Rows {
 			if got := m.Rows[i].Due.Sub(born); got != want {
 				t.Errorf("row %d, asked to wait for %s, waits for %s, want %s", i, asked, got, want)
@@ -298,7 +300,7 @@ func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
 	for range 20 { // rows are seen in no order
 		c, m := committed("a")
 		c.Status.Run.Rows = append(c.Status.Run.Rows, "v2|something else")
-		m.TakeSights(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
+		m.RecordSights(c.Status.Run, map[int]Sight{0: {Missing: true}, 1: {Failed: "cannot be read"}}, born)
 		v := View{Cleaner: c, Helm: c.Spec.Helm, Decides: "v1:x", Now: born, SettleFor: time.Minute, FinishGrace: time.Minute}
 		if got := Next(v, m); got.Kind != WriteResult || got.Result != v1alpha1.ResultPartial {
 			t.Fatalf("it does not end: %+v", got)
@@ -316,7 +318,7 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	c, m := committed("a", "b")
 	newer := func(o *plan.Object) { o.ResourceVersion = "8" }
 	in := input(t, spec, seen(pod("a", newer, func(o *plan.Object) { o.Protected = true }), pod("b", newer)))
-	m.TakeJudgement(JudgeRun(t.Context(), in, c.Status.Run, m), born)
+	m.RecordJudgement(JudgeRun(t.Context(), in, c.Status.Run, m), born)
 	if m.Rows[0].Checked || m.Rows[0].Unwanted == "" {
 		t.Errorf("the protected object is to be deleted: %+v", m.Rows[0])
 	}
@@ -348,11 +350,11 @@ func TestALookAtSomeRowsIsNoneAtAll(t *testing.T) {
 	c, m := committed("a", "b")
 	there := Sight{UID: "uid-a", ResourceVersion: "7"}
 	v := View{Cleaner: c, Decides: "v1:y", Now: born}
-	m.TakeSights(c.Status.Run, map[int]Sight{0: there}, born)
+	m.RecordSights(c.Status.Run, map[int]Sight{0: there}, born)
 	if got := Next(v, m); got.Kind != LookRows {
 		t.Errorf("after a look at one of two it asks for %s", got.Kind)
 	}
-	m.TakeSights(c.Status.Run, map[int]Sight{0: there, 1: {Missing: true}}, born)
+	m.RecordSights(c.Status.Run, map[int]Sight{0: there, 1: {Missing: true}}, born)
 	if got := Next(v, m); got.Kind != WriteResult {
 		t.Errorf("after a look at both it asks for %s", got.Kind)
 	}
@@ -380,9 +382,9 @@ func TestJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
-			m.TakeChange()
-			m.Whole = tc.whole
-			m.TakeJudgement(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]plan.Seen{0: newer}}, born)
+			m.VoidConfirmation()
+			m.AllAnswered = tc.whole
+			m.RecordJudgement(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]plan.Seen{0: newer}}, born)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
@@ -412,7 +414,7 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 	if diff := cmp.Diff(want, run.Rows); diff != "" {
 		t.Fatalf("an object is deleted at another version than conditions saw: -want +got\n%s", diff)
 	}
-	m.TakeAnswer(1, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
+	m.RecordAnswer(1, RowAnswer{Did: v1alpha1.OutcomeDeleted}, born)
 	gone := input(t, spec, seen(), seen(pod("b")))
 	if got := JudgeRun(t.Context(), gone, run, m); got.Outcome != JudgeTrue {
 		t.Errorf("what was deleted does not stand as it was: %+v", got)
@@ -422,7 +424,7 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 func TestWhatTheAnswerProvesIsNotLookedAt(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		c, m := committed("open")
-		m.TakeAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: gone}, born)
+		m.RecordAnswer(0, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: gone}, born)
 		want := Settle
 		if gone {
 			want = WriteResult
@@ -443,7 +445,7 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	m.Rows[4].State = RowKept
 	m.Rows[6].State, m.Rows[6].Did, m.Rows[6].Finalizers = RowDeleted, v1alpha1.OutcomePatched, held
 	m.Rows[7].State, m.Rows[7].Did = RowDeleted, v1alpha1.OutcomeEvicted
-	m.TakeSights(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
+	m.RecordSights(c.Status.Run, map[int]Sight{5: {Failed: "timeout"}}, born)
 	got := FinishRun(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
 	var outcomes []string
 	for _, o := range got.Outcomes {
@@ -519,7 +521,7 @@ func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	v.ClockSuspect = false
-	m.AuthorReviewed(nil, born)
+	m.RecordReview(nil, born)
 	if got := Next(v, m); got.Kind != FinishUninstall {
 		t.Errorf("when the clock is right it asks for %s", got.Kind)
 	}

@@ -255,7 +255,7 @@ func (w *walk) ask(i int) (*life.Request, error) {
 		if err := w.look(i, lifemodel.Settle); err != nil {
 			return nil, err
 		}
-		q.memory.TakeSettled(w.now)
+		q.memory.RecordSettleLook(w.now)
 		return nil, nil
 	case life.LookRelease:
 		return nil, w.lookRelease(i)
@@ -338,8 +338,8 @@ func (w *walk) lookUnwanted(i int) error {
 		steps := w.steps(func(s *lifemodel.Step) bool {
 			return s.Label.Who == lifemodel.Actor(i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
 		})
-		q.memory.TakeSights(q.read.Status.Run, map[int]life.Sight{n: w.sight(&w.s, k)}, w.now)
-		q.memory.Looked = w.s.P[i].Looked
+		q.memory.RecordSights(q.read.Status.Run, map[int]life.Sight{n: w.sight(&w.s, k)}, w.now)
+		q.memory.RowsRead = w.s.P[i].Looked
 		if len(steps) == 0 {
 			return fmt.Errorf("P%d looks at row %d, and the model does not", i, k)
 		}
@@ -364,7 +364,7 @@ func (w *walk) look(i int, what lifemodel.What) error {
 		}
 		sights[n] = w.sight(&w.s, k)
 	}
-	q.memory.TakeSights(q.read.Status.Run, sights, w.now)
+	q.memory.RecordSights(q.read.Status.Run, sights, w.now)
 	return w.take(step)
 }
 
@@ -372,7 +372,7 @@ func (w *walk) lookRelease(i int) error {
 	q := &w.procs[i]
 	if w.s.Rel.Locked {
 		w.note("P%d may not look at the release", i)
-		q.memory.ReleaseUnread("403", w.now)
+		q.memory.RecordReleaseUnread("403", w.now)
 		if step, err := w.find(i, lifemodel.LookRelease); err == nil {
 			return w.take(step)
 		}
@@ -384,10 +384,10 @@ func (w *walk) lookRelease(i int) error {
 	}
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot look at the release", i)
-		q.memory.ReleaseUnread("500", w.now)
+		q.memory.RecordReleaseUnread("500", w.now)
 		return nil
 	}
-	q.memory.LookedAtRelease(q.read.Status.Run, w.release(&w.s, q.read.Status.Run.Number), w.now)
+	q.memory.RecordRelease(q.read.Status.Run, w.release(&w.s, q.read.Status.Run.Number), w.now)
 	return w.take(step)
 }
 
@@ -398,9 +398,9 @@ func (w *walk) review(i int) error {
 		return err
 	}
 	if step.Label.Answer == lifemodel.Refused {
-		q.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", w.now.Add(30*time.Second))
+		q.memory.RecordReviewRefused(v1alpha1.ReasonAuthorLacksRights, "may not", w.now.Add(30*time.Second))
 	} else {
-		q.memory.AuthorReviewed(nil, w.now)
+		q.memory.RecordReview(nil, w.now)
 	}
 	return w.take(step)
 }
@@ -416,7 +416,7 @@ func (w *walk) recheck(i int) error {
 	if w.rng.IntN(10) == 0 {
 		w.note("P%d cannot read what a re-check needs", i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		q.memory.TakeJudgement(life.JudgeRun(ctx(), in, run, &q.memory), w.now)
+		q.memory.RecordJudgement(life.JudgeRun(ctx(), in, run, &q.memory), w.now)
 		return nil
 	}
 	answers := map[life.JudgeOutcome]lifemodel.Answer{
@@ -426,7 +426,7 @@ func (w *walk) recheck(i int) error {
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
 		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	q.memory.TakeJudgement(got, w.now)
+	q.memory.RecordJudgement(got, w.now)
 	q.todo = got.Plan
 	return w.take(step)
 }
@@ -515,7 +515,7 @@ func (w *walk) settleBatch(i int) error {
 			return err
 		}
 		if r := &q.memory.Rows[n]; r.State == life.RowOpen && !q.failed[n] && q.course.IsAbout(row.UID) && !q.course.IsObjectDone(row.UID) {
-			q.memory.TakeAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
+			q.memory.RecordAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
 		}
 	}
 	q.batch = nil
@@ -603,21 +603,21 @@ func (w *walk) answeredRow(i, n int, row plan.Row, a lifemodel.Answer) {
 	seen, done := w.sight(&w.s, k), true
 	switch {
 	case a == lifemodel.OK:
-		q.memory.TakeAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeDeleted}, w.now)
+		q.memory.RecordAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeDeleted}, w.now)
 	case a == lifemodel.NotFound, a == lifemodel.Conflict && seen.Missing:
-		q.memory.TakeAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeGone}, w.now)
+		q.memory.RecordAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeGone}, w.now)
 	case a == lifemodel.Conflict && seen.UID != row.UID:
-		q.memory.TakeAnswer(n, life.RowAnswer{Replaced: true}, w.now)
+		q.memory.RecordAnswer(n, life.RowAnswer{Replaced: true}, w.now)
 		done = false
 	case a == lifemodel.Conflict && seen.Terminating:
-		q.memory.TakeAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
+		q.memory.RecordAnswer(n, life.RowAnswer{Did: v1alpha1.OutcomeGone, Terminating: true, Finalizers: seen.Finalizers}, w.now)
 	case a == lifemodel.Conflict:
-		q.memory.TakeChange()
-		q.memory.TakeAnswer(n, life.RowAnswer{Cut: true}, w.now)
+		q.memory.VoidConfirmation()
+		q.memory.RecordAnswer(n, life.RowAnswer{Cut: true}, w.now)
 		q.follows = true
 		return
 	default:
-		q.memory.TakeAnswer(n, life.RowAnswer{Failed: a.String(), Lost: a == lifemodel.Lost}, w.now)
+		q.memory.RecordAnswer(n, life.RowAnswer{Failed: a.String(), Lost: a == lifemodel.Lost}, w.now)
 		done, q.failed[n] = false, true
 	}
 	for s := range q.batchSteps() {
@@ -651,7 +651,7 @@ func (w *walk) served(i int, from lifemodel.Place, l lifemodel.Label) error {
 			if l.What != lifemodel.DeleteRelease || l.Answer != lifemodel.OK {
 				why = l.String()
 			}
-			q.memory.TakeUninstall(why, w.now)
+			q.memory.RecordUninstall(why, w.now)
 		}
 		return nil
 	case l.What == lifemodel.DeleteRow && l.Answer != lifemodel.Sent:
@@ -769,7 +769,7 @@ type known struct {
 func (w *walk) compareMemory(i int) error {
 	p, m := &w.s.P[i], &w.procs[i].memory
 	want := known{Run: p.Run, Done: p.Done, Replaced: p.Replaced, Confirmed: p.Confirmed, Stop: p.Stop, Whole: p.Whole}
-	got := known{Run: uint8(m.Number), Confirmed: m.IsConfirmed(w.now), Stop: m.Stop != "", Whole: m.Whole}
+	got := known{Run: uint8(m.Number), Confirmed: m.IsConfirmed(w.now), Stop: m.Stop != "", Whole: m.AllAnswered}
 	for n, text := range w.procs[i].read.Status.Run.Rows {
 		k, _, err := readRow(text)
 		if err != nil {

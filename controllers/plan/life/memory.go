@@ -36,8 +36,8 @@ type Memory struct {
 type Uninstall struct {
 	// Release is the release as read in this pass; nil when it was not.
 	Release *plan.Release
-	// Half says that the release was uninstalling for this run when it was looked at last.
-	Half bool
+	// PartlyUninstalled says that the release was uninstalling for this run when it was looked at last.
+	PartlyUninstalled bool
 	// ReviewedAt is when the author was found to be allowed to uninstall Release; zero: not since it was read. Reviewed are the
 	// rights that were asked about; empty if none were.
 	ReviewedAt time.Time
@@ -46,8 +46,8 @@ type Uninstall struct {
 	Refused string
 	// Busy says that an uninstall is under way, whose answer has not come.
 	Busy bool
-	// Swept says that this process has uninstalled the release.
-	Swept bool
+	// Uninstalled says that this process has uninstalled the release.
+	Uninstalled bool
 	// Due is when a re-check, an uninstall or a look at what is not gone may be tried again.
 	Due time.Time
 	// Failed says why the last of those failed, for people.
@@ -61,7 +61,7 @@ type Uninstall struct {
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
 // of the moment, and was is how the conditions saw the objects.
 func NewMemory(number int64, was []plan.Seen, now time.Time) *Memory {
-	m := &Memory{Ledger: Ledger{Number: number, Whole: true, Rows: make([]Entry, len(was)), LastDeed: now}, ConfirmedAt: now}
+	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, len(was)), LastDeed: now}, ConfirmedAt: now}
 	for i := range m.Rows {
 		m.Rows[i] = Entry{Checked: true, Was: was[i]}
 	}
@@ -71,7 +71,7 @@ func NewMemory(number int64, was []plan.Seen, now time.Time) *Memory {
 // NewPass forgets what only serves within one pass.
 func (m *Memory) NewPass() {
 	m.forgetRelease()
-	m.Looked = false
+	m.RowsRead = false
 }
 
 // forgetRelease drops what was read of the release, and found out about it.
@@ -84,16 +84,16 @@ func (m *Memory) IsConfirmed(now time.Time) bool {
 	return !m.ConfirmedAt.IsZero() && monotime.ElapsedTime(m.ConfirmedAt, now) < ConfirmationServes
 }
 
-// TakeSights takes live reads of rows; see Ledger.TakeSights. What is remembered of another run is forgotten.
-func (m *Memory) TakeSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
+// RecordSights takes live reads of rows; see Ledger.RecordSights. What is remembered of another run is forgotten.
+func (m *Memory) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 	if !m.isOf(run) {
 		*m = Memory{}
 	}
-	m.Ledger.TakeSights(run, sights, now)
+	m.Ledger.RecordSights(run, sights, now)
 }
 
-// TakeSettled records a look at the objects that are not gone yet. If some are left, the next look is a little later.
-func (m *Memory) TakeSettled(now time.Time) {
+// RecordSettleLook records a look at the objects that are not gone yet. If some are left, the next look is a little later.
+func (m *Memory) RecordSettleLook(now time.Time) {
 	if len(m.unsettledRows()) == 0 {
 		m.forgetFailures()
 		return
@@ -102,36 +102,36 @@ func (m *Memory) TakeSettled(now time.Time) {
 	m.Due = now.Add(m.backoff)
 }
 
-// TakeChange records that the object of a row has changed: the confirmation no longer counts.
-func (m *Memory) TakeChange() { m.ConfirmedAt = time.Time{} }
+// VoidConfirmation records that the object of a row has changed: the confirmation no longer counts.
+func (m *Memory) VoidConfirmation() { m.ConfirmedAt = time.Time{} }
 
-// LookedAtRelease records the state of the release. A pending release is read again later.
-func (u *Uninstall) LookedAtRelease(run *v1alpha1.Run, rel plan.Release, now time.Time) {
+// RecordRelease records the state of the release. A pending release is read again later.
+func (u *Uninstall) RecordRelease(run *v1alpha1.Run, rel plan.Release, now time.Time) {
 	u.forgetRelease()
 	u.Release, u.unread = &rel, 0
-	u.Half = u.isOurs(run)
+	u.PartlyUninstalled = u.isOurs(run)
 	if rel.State == plan.ReleasePending {
 		u.RecordFailure("another client is changing the release", now)
 	}
 }
 
-// ReleaseUnread records that the release could not be read. It is read again later, but by a run that was stopped at most maxReleaseLooks
+// RecordReleaseUnread records that the release could not be read. It is read again later, but by a run that was stopped at most maxReleaseLooks
 // times in a row.
-func (u *Uninstall) ReleaseUnread(why string, now time.Time) {
+func (u *Uninstall) RecordReleaseUnread(why string, now time.Time) {
 	u.unread++
 	u.RecordFailure(why, now)
 }
 
-// AuthorReviewed records that the author has the rights to uninstall the release, and which.
-func (u *Uninstall) AuthorReviewed(by []plan.Right, now time.Time) {
+// RecordReview records that the author has the rights to uninstall the release, and which.
+func (u *Uninstall) RecordReview(by []plan.Right, now time.Time) {
 	u.ReviewedAt, u.Reviewed = now, by
 	if u.Refused != "" {
 		u.forgetFailures()
 	}
 }
 
-// AuthorRefused takes for which reason the release must not be uninstalled for the author. It is asked again at a moment.
-func (u *Uninstall) AuthorRefused(reason, why string, again time.Time) {
+// RecordReviewRefused takes for which reason the release must not be uninstalled for the author. It is asked again at a moment.
+func (u *Uninstall) RecordReviewRefused(reason, why string, again time.Time) {
 	u.forgetFailures()
 	u.Refused, u.Failed, u.Due = reason, why, again
 }
@@ -159,8 +159,8 @@ func (u *Uninstall) RecordFailure(why string, now time.Time) {
 // forgetFailures records a success of what RecordFailure is for.
 func (u *Uninstall) forgetFailures() { u.Failed, u.Refused, u.backoff, u.Due = "", "", 0, time.Time{} }
 
-// TakeUninstall records that an uninstall has ended, and why it is not finished; empty if it is.
-func (m *Memory) TakeUninstall(why string, now time.Time) {
+// RecordUninstall records that an uninstall has ended, and why it is not finished; empty if it is.
+func (m *Memory) RecordUninstall(why string, now time.Time) {
 	m.Busy = false
 	m.forgetRelease()
 	m.LastDeed = now

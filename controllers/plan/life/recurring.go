@@ -101,10 +101,10 @@ func withheldBytes(w v1alpha1.Withheld) int {
 	return len(`{"object":,"because":},`) + plan.StoredBytes(w.Object) + plan.StoredBytes(w.Because)
 }
 
-// DecideAgain returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
+// KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
 // objects of the earlier plan, at their current versions. An object that has the name of one of them, but another UID, was not recorded:
 // it is for the next batch.
-func DecideAgain(earlier, anew plan.Plan) plan.Plan {
+func KeepEarlierObjects(earlier, anew plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range earlier.Steps {
 		if s := &earlier.Steps[i]; s.IsDeed() {

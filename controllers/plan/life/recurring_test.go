@@ -216,7 +216,7 @@ func TestCounted(t *testing.T) {
 			run := counting("a")
 			l := newLedger(run, born)
 			for _, a := range tc.answers {
-				l.TakeAnswer(0, a, born)
+				l.RecordAnswer(0, a, born)
 			}
 			if got := l.Rows[0].recurringOutcome(); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
@@ -261,12 +261,12 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 		4: {Failed: "timeout"}, 5: {UID: "uid-there", ResourceVersion: "7"}, 6: {Missing: true},
 	}
 	for range maxLooks - 1 {
-		l.TakeSights(run, sights, born)
+		l.RecordSights(run, sights, born)
 		if left := l.UnknownRows(run); !slices.Equal(left, []int{4}) {
 			t.Fatalf("rows %v would be read again, want the one that could not be read", left)
 		}
 	}
-	l.TakeSights(run, sights, born)
+	l.RecordSights(run, sights, born)
 	unknown, gone := v1alpha1.OutcomeUnknown, v1alpha1.OutcomeGone
 	want := []v1alpha1.Outcome{gone, gone, gone, unknown, unknown, nothing, unknown}
 	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
@@ -281,7 +281,7 @@ func TestLedgerSawAfterACrash(t *testing.T) {
 func TestLedgerSawAfterALostAnswer(t *testing.T) {
 	run := counting("patched", "lost", "left")
 	l := ledgerOf(run, v1alpha1.OutcomePatched, lost, nothing)
-	l.TakeSights(run, map[int]Sight{1: {Missing: true}}, born)
+	l.RecordSights(run, map[int]Sight{1: {Missing: true}}, born)
 	want := []v1alpha1.Outcome{v1alpha1.OutcomePatched, v1alpha1.OutcomeGone, nothing}
 	if diff := cmp.Diff(want, countedBy(l)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -469,16 +469,16 @@ func TestActed(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, m := committed("a")
-			m.Looked, tc.want.Checked = true, true
-			m.TakeAnswer(0, tc.answer, now)
+			m.RowsRead, tc.want.Checked = true, true
+			m.RecordAnswer(0, tc.answer, now)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
-			if !m.LastDeed.Equal(now) || m.Looked {
-				t.Errorf("it was sent at %s, and what was read before still counts: %t", m.LastDeed, m.Looked)
+			if !m.LastDeed.Equal(now) || m.RowsRead {
+				t.Errorf("it was sent at %s, and what was read before still counts: %t", m.LastDeed, m.RowsRead)
 			}
-			if m.Whole == tc.answer.Lost {
-				t.Errorf("the memory is whole: %t", m.Whole)
+			if m.AllAnswered == tc.answer.Lost {
+				t.Errorf("the memory is whole: %t", m.AllAnswered)
 			}
 		})
 	}
@@ -494,7 +494,7 @@ func TestNextActsByRules(t *testing.T) {
 	refused := func(i, times int) func(*Memory) {
 		return func(m *Memory) {
 			for range times {
-				m.TakeAnswer(i, RowAnswer{Failed: "forbidden"}, born)
+				m.RecordAnswer(i, RowAnswer{Failed: "forbidden"}, born)
 			}
 		}
 	}
@@ -509,7 +509,7 @@ func TestNextActsByRules(t *testing.T) {
 		"Old":        {reason: "not on an old confirmation", after: time.Minute, want: Request{Kind: Recheck}},
 		"OneWaits":   {reason: "one that waits holds up no other of a rule", memory: []func(*Memory){due(0)}, want: Request{Kind: Act, Rows: []int{2}}},
 		"AllWait":    {reason: "and all that wait hold up the rest", memory: []func(*Memory){due(0), due(2)}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonDeletionRefused}},
-		"Failed":     {reason: "one that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.TakeChange(); m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
+		"Failed":     {reason: "one that failed is tried again later", memory: []func(*Memory){func(m *Memory) { m.VoidConfirmation(); m.Due = minute }}, want: Request{Kind: Idle, Until: minute, Reason: v1alpha1.ReasonUnconfirmed}},
 		"Refused": {
 			reason: "but what is refused again and again does not", memory: []func(*Memory){refused(0, 4), refused(2, 4)},
 			want: Request{Kind: Act, Rows: []int{1}},
@@ -521,7 +521,7 @@ func TestNextActsByRules(t *testing.T) {
 		"TargetsThen":        {reason: "then it is the turn of the others", memory: []func(*Memory){done(0), done(2)}, want: Request{Kind: Act, Rows: []int{1}}},
 		"Unchecked":          {reason: "a process that finds the run looks first", memory: []func(*Memory){func(m *Memory) { m.Rows[2].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{2}}},
 		"Suspended":          {reason: "nothing is done while it is suspended", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
-		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.Looked = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were not deleted"}},
+		"Kept":               {reason: "a row that no rule wants makes it Partial", memory: []func(*Memory){done(0), done(1), func(m *Memory) { m.Rows[2].State, m.RowsRead = RowKept, true }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "1 of 3 objects were not deleted"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -562,7 +562,7 @@ func TestAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := DecideAgain(earlier, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
+			got := KeepEarlierObjects(earlier, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.anew})
 			if diff := cmp.Diff(tc.want, stepsOf(got)); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
@@ -642,7 +642,7 @@ func TestARunFitsWhereItIsStored(t *testing.T) {
 				}
 				most = max(most, len(text))
 				for i := range rows {
-					ledger.TakeAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, born)
+					ledger.RecordAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, born)
 				}
 			}
 			last := SettleRun(s.Run, ledger)

@@ -153,7 +153,7 @@ func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 	switch {
 	case rel == nil || rel.State == plan.ReleaseUnknown:
 		return v1alpha1.OutcomeUnknown
-	case rel.State == plan.ReleaseGone && u.Swept:
+	case rel.State == plan.ReleaseGone && u.Uninstalled:
 		return v1alpha1.OutcomeDeleted
 	case rel.State == plan.ReleaseGone:
 		return v1alpha1.OutcomeGone

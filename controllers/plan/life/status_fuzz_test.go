@@ -96,7 +96,7 @@ func (s *stranger) act(rows []int) {
 			{Did: v1alpha1.OutcomeDeleted}, {Did: v1alpha1.OutcomeDeleted, Gone: true}, {Did: v1alpha1.OutcomeGone}, {Did: v1alpha1.OutcomePatched, Left: "9"},
 			{Replaced: true}, {Failed: "forbidden"}, {Did: v1alpha1.OutcomePatched, Failed: "timeout", Lost: true},
 		}
-		s.memory.TakeAnswer(i, answers[int(s.next())%len(answers)], s.view.Now)
+		s.memory.RecordAnswer(i, answers[int(s.next())%len(answers)], s.view.Now)
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *stranger) uninstall(start bool) {
 	if s.next()%2 == 1 {
 		why = "timeout"
 	}
-	s.memory.TakeUninstall(why, s.view.Now)
+	s.memory.RecordUninstall(why, s.view.Now)
 }
 
 // wait passes the time that is waited for. False: only an event ends it.
@@ -174,20 +174,20 @@ func (s *stranger) carryOut(r Request) bool {
 		return false
 	case LookRows, Settle:
 		sights := s.sights(r.Rows)
-		s.memory.TakeSights(status.Run, sights, s.view.Now)
+		s.memory.RecordSights(status.Run, sights, s.view.Now)
 		if r.Kind == Settle {
-			s.memory.TakeSettled(s.view.Now)
+			s.memory.RecordSettleLook(s.view.Now)
 		}
 	case LookRelease:
-		s.memory.LookedAtRelease(status.Run, s.release(), s.view.Now)
+		s.memory.RecordRelease(status.Run, s.release(), s.view.Now)
 	case Recheck:
 		outcomes := []JudgeOutcome{JudgeTrue, JudgeFailed, JudgeFalse, JudgeUndecidable}
-		s.memory.TakeJudgement(Judgement{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why", Rows: s.verdicts()}, s.view.Now)
+		s.memory.RecordJudgement(Judgement{Outcome: outcomes[int(s.next())%len(outcomes)], Why: "why", Rows: s.verdicts()}, s.view.Now)
 	case ReviewAuthor:
 		if s.next()%2 == 1 {
-			s.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "why", s.view.Now.Add(time.Minute))
+			s.memory.RecordReviewRefused(v1alpha1.ReasonAuthorLacksRights, "why", s.view.Now.Add(time.Minute))
 		} else {
-			s.memory.AuthorReviewed(nil, s.view.Now)
+			s.memory.RecordReview(nil, s.view.Now)
 		}
 	case Act:
 		s.act(r.Rows)

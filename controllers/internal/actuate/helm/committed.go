@@ -19,7 +19,7 @@ import (
 
 // hasBegun says whether the release is uninstalling because the caller has started that. A user who may write the record can write the
 // status, but not the mark.
-func (c Committed) hasBegun(r record) bool {
+func (c UninstallRequest) hasBegun(r record) bool {
 	mark := r.uninstallMark()
 	return r.releaseStatus() == release.StatusUninstalling && mark != "" && (mark == c.Mark || mark == c.Begun)
 }

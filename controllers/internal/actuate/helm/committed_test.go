@@ -32,16 +32,16 @@ func TestWhoHasBegun(t *testing.T) {
 		reason string
 		status release.Status
 		mark   string
-		want   Committed
+		want   UninstallRequest
 		begun  bool
 	}{
-		"Ours":       {reason: "this uninstall", status: uninstalling, mark: "ours", want: Committed{Mark: "ours"}, begun: true},
-		"Older":      {reason: "this uninstall, with an older mark", status: uninstalling, mark: "older", want: Committed{Mark: "ours", Begun: "older"}, begun: true},
-		"Theirs":     {reason: "anybody may write an annotation", status: uninstalling, mark: "theirs", want: Committed{Mark: "ours", Begun: "older"}},
-		"Unmarked":   {reason: "Helm itself has begun", status: uninstalling, want: Committed{Mark: "ours"}},
+		"Ours":       {reason: "this uninstall", status: uninstalling, mark: "ours", want: UninstallRequest{Mark: "ours"}, begun: true},
+		"Older":      {reason: "this uninstall, with an older mark", status: uninstalling, mark: "older", want: UninstallRequest{Mark: "ours", Begun: "older"}, begun: true},
+		"Theirs":     {reason: "anybody may write an annotation", status: uninstalling, mark: "theirs", want: UninstallRequest{Mark: "ours", Begun: "older"}},
+		"Unmarked":   {reason: "Helm itself has begun", status: uninstalling, want: UninstallRequest{Mark: "ours"}},
 		"NoMarks":    {reason: "a mark that is missing is nobody's", status: uninstalling},
-		"Deployed":   {reason: "somebody has rolled back", status: release.StatusDeployed, mark: "ours", want: Committed{Mark: "ours"}},
-		"Superseded": {reason: "a newer one was deleted", status: release.StatusSuperseded, mark: "ours", want: Committed{Mark: "ours"}},
+		"Deployed":   {reason: "somebody has rolled back", status: release.StatusDeployed, mark: "ours", want: UninstallRequest{Mark: "ours"}},
+		"Superseded": {reason: "a newer one was deleted", status: release.StatusSuperseded, mark: "ours", want: UninstallRequest{Mark: "ours"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (s *heldServer) newDeleter(ctx context.Context, t *testing.T, timeout time.
 			namespaced: true,
 		})
 	}
-	return u.newSession(ctx, nil, Committed{Namespace: "team", Name: "shop", Timeout: timeout}, allow{}).objects, objects
+	return u.newSession(ctx, nil, UninstallRequest{Namespace: "team", Name: "shop", Timeout: timeout}, allow{}).objects, objects
 }
 
 // TestALookAtWhatHangsIsShort has a thousand objects that finalizers hold. A try whose time is over does not read all of them once more.

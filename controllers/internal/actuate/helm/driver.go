@@ -55,7 +55,7 @@ func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
 }
 
 // toRelease returns a record as Helm is shown it. Hooks' logs are not what an operator puts out.
-func (r record) toRelease(want Committed) *release.Release {
+func (r record) toRelease(want UninstallRequest) *release.Release {
 	if r.content == nil {
 		return &release.Release{Name: want.Name, Namespace: want.Namespace, Version: r.version, Info: &release.Info{Status: release.StatusSuperseded}}
 	}

@@ -336,18 +336,18 @@ func (f *fakeCluster) didSend() []string {
 }
 
 // committed is what a run records of the release, and its Cleaner adds. It leaves no requests.
-func (f *fakeCluster) committed() Committed {
+func (f *fakeCluster) committed() UninstallRequest {
 	f.t.Helper()
 	r := must(f.uninstaller().ReadRelease(f.t.Context(), nil, "team", "shop"))(f.t)
 	f.didSend()
-	return Committed{
+	return UninstallRequest{
 		Namespace: "team", Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
 		Mark: "ours", HookTimeout: time.Hour,
 	}
 }
 
 // uninstall tries once.
-func (f *fakeCluster) uninstall(want Committed) (Outcome, error) {
+func (f *fakeCluster) uninstall(want UninstallRequest) (Outcome, error) {
 	f.t.Helper()
 	return f.uninstaller().Uninstall(f.t.Context(), nil, want, allow{})
 }

@@ -71,7 +71,7 @@ func failures() map[string]func(f *fakeCluster, w http.ResponseWriter, r *http.R
 // TestEachRequestFails has each request of an uninstall fail, one at a time and in each way. Whatever has failed, the record goes last,
 // nothing of others goes, and the next attempt does what is left, and nothing twice.
 func TestEachRequestFails(t *testing.T) {
-	begin := func(t *testing.T) (*fakeCluster, Committed) {
+	begin := func(t *testing.T) (*fakeCluster, UninstallRequest) {
 		t.Helper()
 		f := fakeClusterWithAccount(t)
 		f.install(

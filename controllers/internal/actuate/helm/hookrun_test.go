@@ -332,8 +332,8 @@ func TestATryEndsBeforeItsHook(t *testing.T) {
 
 // TestHookIsNotCreated shows what keeps an object of a hook from being created. It is no failure of the hook if somebody else stops it.
 func TestHookIsNotCreated(t *testing.T) {
-	put := func(by func(o *unstructured.Unstructured)) func(f *fakeCluster, want *Committed) {
-		return func(f *fakeCluster, want *Committed) {
+	put := func(by func(o *unstructured.Unstructured)) func(f *fakeCluster, want *UninstallRequest) {
+		return func(f *fakeCluster, want *UninstallRequest) {
 			f.putText(job("backup", never))
 			f.change("jobs/backup", func(o *unstructured.Unstructured) bool {
 				a := o.GetAnnotations()
@@ -346,7 +346,7 @@ func TestHookIsNotCreated(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason string
-		given  func(f *fakeCluster, want *Committed)
+		given  func(f *fakeCluster, want *UninstallRequest)
 		guard  guard
 		state  OutcomeState
 		says   string
@@ -373,19 +373,19 @@ func TestHookIsNotCreated(t *testing.T) {
 		},
 		"RightNotReviewed": {
 			reason: "nobody has asked whether the author may", state: HookFailed, says: "the right to create it was not reviewed",
-			given: func(_ *fakeCluster, want *Committed) {
+			given: func(_ *fakeCluster, want *UninstallRequest) {
 				want.Rights = []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}
 			},
 		},
 		"Forbidden": {
 			reason: "the account may not", state: HookFailed, says: "cannot create it: the test answers 403",
-			given: func(f *fakeCluster, _ *Committed) {
+			given: func(f *fakeCluster, _ *UninstallRequest) {
 				f.onRequest(http.MethodPost, "/jobs", -1, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
 			},
 		},
 		"Unreadable": {
 			reason: "whether it is there is not known", state: Unfinished, says: "cannot read pre-delete hook " + backupJob + ": the test answers 500",
-			given: func(f *fakeCluster, _ *Committed) {
+			given: func(f *fakeCluster, _ *UninstallRequest) {
 				f.onRequest(http.MethodGet, "/jobs/backup", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 			},
 		},
@@ -395,7 +395,7 @@ func TestHookIsNotCreated(t *testing.T) {
 		},
 		"MarkTakenOff": {
 			reason: "somebody else has taken over", state: Unfinished, says: "no longer has the mark of this uninstall",
-			given: func(f *fakeCluster, _ *Committed) {
+			given: func(f *fakeCluster, _ *UninstallRequest) {
 				f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 					if strings.HasSuffix(r.URL.Path, "/jobs/backup") {
 						f.annotate("shop.v1", v1alpha1.AnnotationUninstall, "theirs")

@@ -160,7 +160,7 @@ func TestHookFails(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		hooks  []string
-		change func(*Committed)
+		change func(*UninstallRequest)
 		hook   string
 		why    string
 		left   []string
@@ -202,7 +202,7 @@ func TestHookFails(t *testing.T) {
 		"Hangs": {
 			reason: "a hook that takes too long has failed",
 			hooks:  []string{job("backup", never, preDelete)},
-			change: func(c *Committed) { c.HookTimeout = 3 * time.Second },
+			change: func(c *UninstallRequest) { c.HookTimeout = 3 * time.Second },
 			hook:   "pre-delete hook backup.jobs.batch/v1", why: "it did not end within 3s",
 			left: []string{"a.configmaps/v1", "backup.jobs.batch/v1", recordName},
 		},

@@ -25,7 +25,7 @@ import (
 func TestKindIsGone(t *testing.T) {
 	const crd = "widgets.shop.example.com"
 	const unserve = `[{"op":"replace","path":"/spec/versions/0/served","value":false}]`
-	install := func(w *world) Committed {
+	install := func(w *world) UninstallRequest {
 		check(w.t, cluster.InstallCRDs(w.ctx, w.admin, "testdata/crd.yaml"))
 		c := shop()
 		c.Templates["widget.yaml"] = "apiVersion: shop.example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
@@ -112,7 +112,7 @@ func TestKindIsGone(t *testing.T) {
 }
 
 // settled uninstalls as soon as discovery has caught up with a change: until then it is an error, as it should be.
-func (w *world) settled(want Committed) Outcome {
+func (w *world) settled(want UninstallRequest) Outcome {
 	w.t.Helper()
 	for {
 		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})

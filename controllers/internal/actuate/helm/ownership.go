@@ -23,7 +23,7 @@ const (
 
 // reasonToKeep says why a live object must be left although the manifest names it; empty when it may go. The manifest
 // proves nothing: it is a Secret that tenants can write, and the object may have another owner since.
-func (u *Uninstaller) reasonToKeep(ref plan.Ref, live metav1.Object, want Committed) string {
+func (u *Uninstaller) reasonToKeep(ref plan.Ref, live metav1.Object, want UninstallRequest) string {
 	labels, annotations := live.GetLabels(), live.GetAnnotations()
 	because := u.protection.OfRelease(ref, ref.Namespace != "")
 	switch {

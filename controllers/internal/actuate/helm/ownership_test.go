@@ -18,7 +18,7 @@ func TestReasonToKeep(t *testing.T) {
 	cleaners := func(version string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: version, Resource: "cleaners"}
 	}
-	want := Committed{Namespace: "team", Name: "shop", Self: plan.Ref{Resource: cleaners("v1alpha1"), Namespace: "team", Name: "me"}}
+	want := UninstallRequest{Namespace: "team", Name: "shop", Self: plan.Ref{Resource: cleaners("v1alpha1"), Namespace: "team", Name: "me"}}
 	config := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: "a"}
 	free := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "clusterwidgets"}
 	record := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Namespace: "team", Name: "sh.helm.release.v1.bank.v1"}

@@ -163,7 +163,7 @@ func (h history) newestRecord() (record, bool) {
 }
 
 // compareWith compares the release with the one that was decided on. Unfinished means that it is that one, and there.
-func (h history) compareWith(want Committed) OutcomeState {
+func (h history) compareWith(want UninstallRequest) OutcomeState {
 	newest, found := h.newestRecord()
 	switch {
 	case !found:

@@ -173,7 +173,7 @@ func TestLittleIsKeptOfARecordsMetadata(t *testing.T) {
 }
 
 func TestHistoryIs(t *testing.T) {
-	want := Committed{Namespace: "team", Name: "shop", Revision: 2, UID: "two", FirstDeployed: installedAt.Truncate(time.Microsecond)}
+	want := UninstallRequest{Namespace: "team", Name: "shop", Revision: 2, UID: "two", FirstDeployed: installedAt.Truncate(time.Microsecond)}
 	revision := func(n int, uid types.UID, status release.Status, mods ...func(*release.Release)) record {
 		r := made(mods...)
 		r.Version, r.Info.Status = n, status

@@ -72,7 +72,7 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 
 // isRightReviewed reports whether a right was reviewed for the author, or whether none was: then the API server checks each request
 // against the rights of the account.
-func (c Committed) isRightReviewed(o object, verb string) bool {
+func (c UninstallRequest) isRightReviewed(o object, verb string) bool {
 	return len(c.Rights) == 0 ||
 		slices.Contains(c.Rights, plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace})
 }

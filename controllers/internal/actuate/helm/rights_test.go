@@ -82,7 +82,7 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 // TestNoHookWithoutAReviewedRight has a hook that nobody was asked about.
 func TestNoHookWithoutAReviewedRight(t *testing.T) {
 	job := object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespace: "team", Name: "x"}}
-	s := Committed{Rights: []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}
+	s := UninstallRequest{Rights: []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}
 	if s.isRightReviewed(job, "create") {
 		t.Error("the right to delete Jobs lets a hook create them")
 	}

@@ -29,7 +29,7 @@ type attempt struct {
 	// ctx is here because Helm's interfaces have no place for it.
 	ctx   context.Context
 	turn  Turn
-	want  Committed
+	want  UninstallRequest
 	guard Guard
 	// deadline is when there is no more waiting.
 	deadline time.Time
@@ -51,7 +51,7 @@ type session struct {
 // Uninstall carries the uninstall of exactly that release to its end, or says why not. It blocks for as long as
 // requests take, and up to want.Timeout for hooks to end and objects to go; it returns soon after ctx ends. The Outcome
 // is what was done also when there is an error.
-func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want Committed, guard Guard) (Outcome, error) {
+func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want UninstallRequest, guard Guard) (Outcome, error) {
 	s := u.newSession(ctx, turn, want, guard)
 	if err := s.runUninstall(); err != nil {
 		return s.attempt.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
@@ -60,7 +60,7 @@ func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want Committed, 
 }
 
 // newSession returns a session that has done nothing yet.
-func (u *Uninstaller) newSession(ctx context.Context, turn Turn, want Committed, guard Guard) *session {
+func (u *Uninstaller) newSession(ctx context.Context, turn Turn, want UninstallRequest, guard Guard) *session {
 	t := &attempt{u: u, ctx: ctx, turn: turn, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
 	records := &releaseRecords{attempt: t}
 	objects := &objectDeleter{attempt: t, records: records}

@@ -218,8 +218,8 @@ func (u *Uninstaller) ReadWanted(ctx context.Context, turn Turn, namespace strin
 	return blocked
 }
 
-// Committed is the release that was decided on.
-type Committed struct {
+// UninstallRequest is the release that was decided on.
+type UninstallRequest struct {
 	Namespace, Name string
 	// Revision, UID and FirstDeployed are those that ReadRelease gave.
 	Revision      int64

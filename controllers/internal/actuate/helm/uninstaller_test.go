@@ -81,7 +81,7 @@ func TestUninstall(t *testing.T) {
 	if diff := cmp.Diff(plan.Release{State: plan.ReleaseGone, Name: "shop"}, w.look().Release); diff != "" {
 		t.Errorf("release afterwards (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(Outcome{State: Done}, w.uninstall(Committed{Namespace: w.namespace, Name: "shop"})); diff != "" {
+	if diff := cmp.Diff(Outcome{State: Done}, w.uninstall(UninstallRequest{Namespace: w.namespace, Name: "shop"})); diff != "" {
 		t.Errorf("uninstalling what is gone (-want +got):\n%s", diff)
 	}
 }
@@ -176,7 +176,7 @@ func TestUninstallOfWhatIsHalfGone(t *testing.T) {
 func TestResume(t *testing.T) {
 	// The mark, six objects, two records.
 	const writes = 1 + 6 + 2
-	end := func(w *world, want Committed, u *Uninstaller, g Guard, cause error, state OutcomeState) {
+	end := func(w *world, want UninstallRequest, u *Uninstaller, g Guard, cause error, state OutcomeState) {
 		got, err := u.Uninstall(w.ctx, nil, want, g)
 		if !errors.Is(err, cause) {
 			w.t.Fatalf("got error %v, want %v", err, cause)
@@ -185,8 +185,8 @@ func TestResume(t *testing.T) {
 			w.t.Errorf("outcome (-want +got):\n%s", diff)
 		}
 	}
-	ways := map[string]func(w *world, want Committed, nth int){
-		"Stopped": func(w *world, want Committed, nth int) {
+	ways := map[string]func(w *world, want UninstallRequest, nth int){
+		"Stopped": func(w *world, want UninstallRequest, nth int) {
 			asked := 0
 			ask := func() error {
 				if asked++; asked == nth {
@@ -196,10 +196,10 @@ func TestResume(t *testing.T) {
 			}
 			end(w, want, w.uninstaller(), guard{start: ask, delete: func(plan.Ref) error { return ask() }}, errRefused, Stopped)
 		},
-		"BeforeRequest": func(w *world, want Committed, nth int) {
+		"BeforeRequest": func(w *world, want UninstallRequest, nth int) {
 			end(w, want, w.uninstaller(crash(nth, false)), allow{}, errCrashed, Unfinished)
 		},
-		"AfterRequest": func(w *world, want Committed, nth int) {
+		"AfterRequest": func(w *world, want UninstallRequest, nth int) {
 			end(w, want, w.uninstaller(crash(nth, true)), allow{}, errCrashed, Unfinished)
 		},
 	}

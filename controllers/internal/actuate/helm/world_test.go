@@ -177,10 +177,10 @@ func (w *world) look() Release {
 }
 
 // committed is what a run records of the release, and its Cleaner adds.
-func (w *world) committed() Committed {
+func (w *world) committed() UninstallRequest {
 	w.t.Helper()
 	r := w.look()
-	return Committed{
+	return UninstallRequest{
 		Namespace: w.namespace, Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
 		Mark: "ours", HookTimeout: time.Hour, Timeout: 30 * time.Second,
 	}
@@ -202,7 +202,7 @@ func (w *world) mark(annotation, value string) {
 }
 
 // uninstall carries the uninstall to an end, without anything that is in the way.
-func (w *world) uninstall(want Committed) Outcome {
+func (w *world) uninstall(want UninstallRequest) Outcome {
 	w.t.Helper()
 	return must(w.uninstaller().Uninstall(w.ctx, nil, want, allow{}))(w.t)
 }
