@@ -467,8 +467,8 @@ func (p *play) makeOld(ctx context.Context, prefix string, i int) error {
 	return err
 }
 
-// keepActing gives one healthy Cleaner after the other something to do, several times a second, until stop is called. What was asked for
-// is done then.
+// keepActing gives one healthy Cleaner after the other something to do, once a second, until stop is called: a namespace that wants little
+// comes first, one that wants much gets its share.
 func (p *play) keepActing() (stop func()) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	var all sync.WaitGroup
@@ -478,7 +478,9 @@ func (p *play) keepActing() (stop func()) {
 				p.Errorf("cannot make an object for the healthy Cleaners: %v", err)
 				return
 			}
-			pause(ctx)
+			for range 10 {
+				pause(ctx)
+			}
 		}
 	})
 	stop = func() {
