@@ -43,6 +43,8 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	if p.isHeldBack(watched) {
 		return p.mem.paused, nil
 	}
+	release := p.evaluator.reserveSlot(ctx)
+	defer release()
 	if err := p.readToCommit(ctx, &in); err != nil {
 		return reportedPlan{watched}, err
 	}
@@ -52,6 +54,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	if inTime {
 		live, agreed = p.decideLive(ctx, in, watched)
 	}
+	release()
 	if err := checkTurn(p.share); err != nil {
 		return reportedPlan{live}, err
 	}

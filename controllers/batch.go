@@ -153,7 +153,9 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 // confirmSteps gives the steps of a decision on the watches that live reads confirm, without the reports that were made already. What they do
 // not confirm waits. With a reason, obstacle says why nothing could be confirmed.
 func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Plan, obstacle reportedPlan, err error) {
+	release := b.evaluator.reserveSlot(ctx)
 	last, inTime := b.confirmLive(ctx, first)
+	release()
 	if err := checkTurn(b.share); err != nil {
 		return plan.Plan{}, reportedPlan{}, err
 	}

@@ -13,11 +13,13 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/staleness"
 	"github.com/vtex/cleaner/controllers/internal/statusfindings"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/rights"
 )
@@ -240,17 +242,47 @@ func (p *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
 // evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
 func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
 	evaluating, stop := followCleaner(ctx, p.pass)
-	asked := p.r.clock.Now()
-	slot, err := p.r.slots.TakeSlot(evaluating, p.store.Key)
-	began := p.r.clock.Now()
-	p.waited += began.Sub(asked)
-	if err != nil { // what is evaluated then says so
-		return evaluating, stop
+	giveBack := func() {}
+	if p.reserved == nil {
+		slot, err := p.takeSlot(evaluating)
+		if err != nil { // what is evaluated then says so
+			return evaluating, stop
+		}
+		giveBack = slot.GiveBack
 	}
+	began := p.r.clock.Now()
 	return evaluating, func() {
 		p.mem.took = p.r.clock.Since(began)
-		slot.GiveBack()
+		giveBack()
 		stop()
+	}
+}
+
+// takeSlot waits for a slot.
+func (p *evaluator) takeSlot(ctx context.Context) (*fair.Slot, error) {
+	asked := p.r.clock.Now()
+	slot, err := p.r.slots.TakeSlot(ctx, p.store.Key)
+	p.mem.slotWait = p.r.clock.Since(asked)
+	p.waited += p.mem.slotWait
+	return slot, err
+}
+
+// reserveSlot takes a slot before live reads that evaluations are to confirm, if the last wait for one was long: else the reads could be too
+// old each time when their slot is there. The evaluations up to the release share the slot.
+func (p *evaluator) reserveSlot(ctx context.Context) (release func()) {
+	if p.mem.slotWait < life.ConfirmationServes/2 {
+		return func() {}
+	}
+	following, stop := followCleaner(ctx, p.pass)
+	defer stop()
+	slot, err := p.takeSlot(following)
+	if err != nil { // the evaluations say so
+		return func() {}
+	}
+	p.reserved = slot
+	return func() {
+		p.reserved = nil
+		slot.GiveBack()
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // newEvaluator is the evaluator of a Cleaner in a namespace of its own, whose last evaluation took so long.
@@ -144,5 +145,38 @@ func TestAnEvaluationEndsWithItsCleaner(t *testing.T) {
 func TestCountEvaluationSlots(t *testing.T) {
 	if n := countEvaluationSlots(); n < 1 || n > runtime.GOMAXPROCS(0) || n > mostEvaluations {
 		t.Errorf("%d processors have %d slots", runtime.GOMAXPROCS(0), n)
+	}
+}
+
+// What a decision rests on is read live after a long wait for a slot, and not before it: else each wait that is longer than reads serve
+// would make it start again.
+func TestLongWaitsForSlotsDelayNoConfirmation(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})} {
+		for _, wait := range []time.Duration{0, 2 * life.ConfirmationServes} {
+			t.Run(fmt.Sprint(name, wait), func(t *testing.T) {
+				r := newRig(t, c.DeepCopy(), aPod("a", "Succeeded"))
+				asked := &readings{PassiveClock: r.clock}
+				r.slots = fair.NewSlots(1, asked)
+				neighbour := types.NamespacedName{Namespace: "other", Name: "c"}
+				first, err := r.slots.TakeSlot(t.Context(), neighbour)
+				must(t, err)
+				passed := make(chan struct{})
+				go func() {
+					defer close(passed)
+					r.pass()
+				}()
+				asked.await(t, 2)
+				r.clock.Step(wait)
+				next := r.slots.AskSlot(neighbour, func() {}) // it comes next, as soon as the evaluation is over
+				first.GiveBack()
+				asked.await(t, 6)
+				r.clock.Step(wait)
+				next.GiveBack()
+				<-passed
+				if c := r.cleaner(); c != nil && c.Status.Run == nil && len(r.did()) == 0 {
+					t.Errorf("nothing is done: %s", r.line())
+				}
+			})
+		}
 	}
 }

@@ -71,8 +71,8 @@ type shortcuts struct {
 	clients *clients.Set
 	// evaluated is when the Cleaner was evaluated last.
 	evaluated time.Time
-	// took is how long the last evaluation took.
-	took time.Duration
+	// took is how long the last evaluation took, and slotWait how long the last wait for a slot was.
+	took, slotWait time.Duration
 	// expected is when the last evaluation expected another one to be of use.
 	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.

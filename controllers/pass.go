@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/report"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
@@ -67,6 +68,8 @@ type pass struct {
 	looked bool
 	// waited is how long it has waited for slots, of evaluations and of readings: that is not its own time.
 	waited time.Duration
+	// reserved is the slot that evaluations share whose live reads come after it; nil if each takes its own.
+	reserved *fair.Slot
 	// ends is when the pass has had its time, without what it has waited.
 	ends time.Time
 	// inLine says that a slot is waited for.

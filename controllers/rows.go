@@ -36,6 +36,7 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 		p.mem.run.RecordFailure("the spec is no longer valid: "+findings[0].String(), p.r.clock.Now())
 		return nil
 	}
+	defer p.evaluator.reserveSlot(ctx)()
 	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := p.reads.meterLive(p.clients.Live, now.Add(life.ConfirmationServes))
 	seen := snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work)
