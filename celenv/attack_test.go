@@ -67,6 +67,8 @@ func TestAttacksAreStopped(t *testing.T) {
 		"ConcatenationTyped":   {"svc.l.map(a, svc.l.map(b, string(svc.s) + string(svc.s))).size() > 0", growth},
 		"StringDoubling":       {nested(40, "svc.s", "V + V", "V.size() > 0"), growth},
 		"ListDoubling":         {nested(40, "svc.l", "(V + V).map(x, x)", "V.size() > 0"), growth},
+		"FindSimulated":        {"svc.huge.find('(a?){60}b') == ''", steps},
+		"MatchesSimulated":     {"svc.huge.matches('(a?){60}b')", steps},
 		"AliasEquality":        {nested(60, "[1]", "[V, V]", "V == V"), steps},
 		"AliasInequality":      {nested(40, "{'a': 1}", "{'a': V, 'b': V}", "V != V"), steps},
 		"AliasIn":              {nested(60, "[1]", "[V, V]", "V in [1, V]"), steps},

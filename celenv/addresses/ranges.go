@@ -148,32 +148,25 @@ func listEdges(all map[string][]Range, names []string) []edge {
 	return edges
 }
 
-// passEdge returns the names in whose ranges an address is, sorted, after an edge.
-func passEdge(open []int, e edge) []int {
-	switch place, found := slices.BinarySearch(open, e.name); {
-	case e.opens && !found:
-		return slices.Insert(open, place, e.name)
-	case !e.opens && found:
-		return slices.Delete(open, place, place+1)
-	}
-	return open
-}
-
 // FindShared gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
 // of them to be named.
 func FindShared(all map[string][]Range) ([]Shared, error) {
 	names := slices.Sorted(maps.Keys(all))
 	edges := listEdges(all, names)
 	var out []Shared
-	var open []int // the names in whose ranges an address is, sorted
+	open := map[int]bool{} // the names in whose ranges an address is
 	named := 0
 	for i := 0; i < len(edges); {
 		at := edges[i].at
 		if i > 0 && edges[i-1].at.BitLen() != at.BitLen() {
-			open = nil // the last addresses of IPv4 have none after them
+			clear(open) // the last addresses of IPv4 have none after them
 		}
 		for ; i < len(edges) && edges[i].at == at; i++ {
-			open = passEdge(open, edges[i])
+			if edges[i].opens {
+				open[edges[i].name] = true
+			} else {
+				delete(open, edges[i].name)
+			}
 		}
 		if len(open) < 2 {
 			continue
@@ -185,7 +178,7 @@ func FindShared(all map[string][]Range) ([]Shared, error) {
 		if i < len(edges) && edges[i].at.BitLen() == at.BitLen() {
 			s.Range.Last = edges[i].at.Prev()
 		}
-		for _, n := range open {
+		for _, n := range slices.Sorted(maps.Keys(open)) {
 			s.Names = append(s.Names, names[n])
 		}
 		out = append(out, s)

@@ -63,7 +63,12 @@ func checkDynamicPattern(pattern string) error {
 
 // chargeMatch pays for a function that looks for one match: each place of the text against each part of the pattern.
 func chargeMatch(m *Meter, pattern int64, args []ref.Val) {
-	m.PaySteps(MultiplyCapped(pattern, MeasureLength(args[0])+ValueSize) / patternStep)
+	tries := MultiplyCapped(pattern, MeasureLength(args[0])+ValueSize)
+	step := int64(patternStep)
+	if tries > maxBacktracked {
+		step = simulatedStep
+	}
+	m.PaySteps(tries / step)
 }
 
 // chargeMatches pays for a function that looks for all matches, which may read the rest of the text for each.
@@ -82,8 +87,13 @@ func chargeReplaceMatches(m *Meter, pattern int64, args []ref.Val) {
 	m.payBuilding(AddCapped(n, MultiplyCapped(n+1, int64(len(replacement))), MultiplyCapped(n, references)))
 }
 
-// patternStep is how many tries of a part of a pattern at a place of a text are one step.
-const patternStep = 64
+const (
+	// patternStep is how many tries of a part of a pattern at a place of a text are one step, and simulatedStep how many are that are too
+	// many for package regexp to remember which it has made: then each takes about eight times as long.
+	patternStep, simulatedStep = 64, 8
+	// maxBacktracked is how many tries package regexp remembers, in bits.
+	maxBacktracked = 256 << 10
+)
 
 // MeasurePattern says about how many instructions a pattern becomes, and 1 for what is none: the function says so itself.
 func MeasurePattern(pattern string) int64 {

@@ -17,9 +17,17 @@ import (
 //	certificates(<bytes or string>) -> <list>    // those of a text in PEM form, in its order
 //
 // Each is a map: dnsNames, issuer, notAfter, notBefore, subject; the names as RFC 2253 writes them, the times as timestamps. In a chain,
-// the first one is the server's. Keys in the text are passed over; an empty text has none. What is no certificate is an error. Nothing is
-// verified: everyone can make a certificate that says anything.
+// the first one is the server's. Keys in the text are passed over; an empty text has none. What is no certificate is an error, and so is
+// one of more than 64 KiB, or with more than 64 attributes in a name. Nothing is verified: everyone can make a certificate that says
+// anything.
 func Certificates() cel.EnvOption { return cel.Lib(certificatesLibrary{}) }
+
+const (
+	// maxCertificate is how many bytes a certificate can have. Those of authorities and servers have a few thousand.
+	maxCertificate = 64 << 10
+	// maxAttributes is how many attributes a name can have: to write it takes time in their square.
+	maxAttributes = 64
+)
 
 type certificatesLibrary struct{}
 
@@ -46,9 +54,15 @@ func parseCertificates(text []byte) ref.Val {
 		if block.Type != "CERTIFICATE" {
 			continue
 		}
+		if len(block.Bytes) > maxCertificate {
+			return types.NewErr("certificates: block %d has %d bytes, and a certificate can have %d", blocks+1, len(block.Bytes), maxCertificate)
+		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return types.NewErr("certificates: block %d is no certificate: %v", blocks+1, err)
+		}
+		if n := max(len(c.Issuer.Names), len(c.Subject.Names)); n > maxAttributes {
+			return types.NewErr("certificates: a name of block %d has %d attributes, and it can have %d", blocks+1, n, maxAttributes)
 		}
 		all = append(all, convertCertificate(c))
 	}

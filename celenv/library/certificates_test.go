@@ -4,6 +4,12 @@
 package library
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -24,6 +30,41 @@ rdMSa9L4Y49M/ihaUOEjWQyGvvgy5gI=
 BggqhkjOPQMBBw==
 -----END EC PARAMETERS-----
 `
+
+// certificateOf is a certificate, signed by nobody else, with so many attributes in its name, one of them so long.
+func certificateOf(t *testing.T, attributes, length int) string {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pkix.Name{CommonName: strings.Repeat("a", length)}
+	for range attributes - 1 {
+		name.ExtraNames = append(name.ExtraNames, pkix.AttributeTypeAndValue{Type: []int{2, 5, 4, 11}, Value: "a"})
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: name}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// A certificate is refused before anything takes time in the square of its size.
+func TestCertificatesAreBounded(t *testing.T) {
+	for name, tc := range map[string]struct{ text, err string }{
+		"UsualName":      {certificateOf(t, maxAttributes, 1), ""},
+		"ManyAttributes": {certificateOf(t, maxAttributes+1, 1), "certificates: a name of block 1 has 65 attributes, and it can have 64"},
+		"Large":          {expired + certificateOf(t, 1, maxCertificate), "certificates: block 3 has "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err, failed := parseCertificates([]byte(tc.text)).(*types.Err)
+			if failed != (tc.err != "") || failed && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
 
 func TestCertificates(t *testing.T) {
 	one := map[string]any{
