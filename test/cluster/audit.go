@@ -154,7 +154,7 @@ type Witness struct {
 
 // Witness returns a witness of what happens from now on.
 func (c *Cluster) Witness() (*Witness, error) {
-	return newWitness(c.auditPath())
+	return newWitness(c.dir.auditLog())
 }
 
 func newWitness(path string) (*Witness, error) {

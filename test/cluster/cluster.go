@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,18 +69,16 @@ func DefaultControllers() []string {
 
 // Cluster is a running control plane. Its methods may be called from several goroutines.
 type Cluster struct {
-	dir      string
+	dir      folder
 	keepDir  bool
 	binaries Binaries
 	ca       *authority
 	admin    *rest.Config
 	etcdURL  string
 	health   *http.Client
-	thread   *thread
 
-	mu        sync.Mutex
-	processes []*process // in the order in which they were started
-	stopped   bool
+	mu         sync.Mutex
+	components components
 }
 
 // Start builds the programs if need be, starts them, and returns when the cluster is ready for use. ctx bounds the start,
@@ -91,7 +88,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := prepareDir(o.Dir)
+	dir, err := makeFolder(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +96,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, keepDir: o.Dir != "", binaries: binaries, ca: ca, thread: newThread()}
+	c := &Cluster{dir: dir, keepDir: o.Dir != "", binaries: binaries, ca: ca, components: components{thread: newThread()}}
 	if err := c.start(ctx, o); err != nil {
 		c.keepDir = true // the logs in it tell why
 		return nil, errors.Join(err, c.Stop())
@@ -135,14 +132,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 func (c *Cluster) add(p *process) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return fmt.Errorf("cannot start %s: the cluster is stopped", p.name)
-	}
-	if err := p.start(c.thread); err != nil {
-		return err
-	}
-	c.processes = append(c.processes, p)
-	return nil
+	return c.components.add(p)
 }
 
 // layOut writes the files that the components read and returns the components, in the order in which they must start.
@@ -176,13 +166,13 @@ func (c *Cluster) layOut(o Options) ([]*process, error) {
 	for name, content := range map[string][]byte{
 		"ca.crt": c.ca.pem, "server.crt": crt, "server.key": key, "serviceaccount.key": tokenKey, "audit-policy.yaml": auditPolicy,
 	} {
-		if err := os.WriteFile(c.path(name), content, 0o600); err != nil {
+		if err := os.WriteFile(c.dir.file(name), content, 0o600); err != nil {
 			return nil, fmt.Errorf("cannot write the files of the control plane: %w", err)
 		}
 	}
 	if err := errors.Join(
-		WriteKubeconfig(c.path("admin.kubeconfig"), admin),
-		WriteKubeconfig(c.path("kube-controller-manager.kubeconfig"), manager),
+		WriteKubeconfig(c.dir.file("admin.kubeconfig"), admin),
+		WriteKubeconfig(c.dir.file("kube-controller-manager.kubeconfig"), manager),
 	); err != nil {
 		return nil, err
 	}
@@ -193,50 +183,37 @@ func (c *Cluster) layOut(o Options) ([]*process, error) {
 	}
 	return []*process{
 		{
-			name: Etcd, path: c.binaries.Etcd, logPath: c.path("etcd.log"), ready: etcdURL + "/readyz",
+			name: Etcd, path: c.binaries.Etcd, logPath: c.dir.file("etcd.log"), ready: etcdURL + "/readyz",
 			args: []string{
-				"--data-dir=" + c.path("etcd"),
+				"--data-dir=" + c.dir.file("etcd"),
 				"--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
 				"--listen-peer-urls=" + peerURL, "--initial-advertise-peer-urls=" + peerURL, "--initial-cluster=default=" + peerURL,
 				"--unsafe-no-fsync", // nothing here needs to outlive a power cut
 			},
 		},
 		{
-			name: APIServer, path: c.binaries.APIServer, logPath: c.path("kube-apiserver.log"), ready: apiURL + "/readyz",
+			name: APIServer, path: c.binaries.APIServer, logPath: c.dir.file("kube-apiserver.log"), ready: apiURL + "/readyz",
 			args: append([]string{
 				"--etcd-servers=" + etcdURL,
 				"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(ports[2]),
 				// Without these two it asks for an address that other machines can reach, and fails where there is none.
 				"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
-				"--tls-cert-file=" + c.path("server.crt"), "--tls-private-key-file=" + c.path("server.key"),
-				"--client-ca-file=" + c.path("ca.crt"),
+				"--tls-cert-file=" + c.dir.file("server.crt"), "--tls-private-key-file=" + c.dir.file("server.key"),
+				"--client-ca-file=" + c.dir.file("ca.crt"),
 				"--authorization-mode=RBAC",
 				"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-				"--service-account-signing-key-file=" + c.path("serviceaccount.key"), "--service-account-key-file=" + c.path("serviceaccount.key"),
+				"--service-account-signing-key-file=" + c.dir.file("serviceaccount.key"), "--service-account-key-file=" + c.dir.file("serviceaccount.key"),
 				"--service-cluster-ip-range=10.0.0.0/24",
 				"--allow-privileged=true",
-				"--audit-policy-file=" + c.path("audit-policy.yaml"), "--audit-log-path=" + c.auditPath(),
+				"--audit-policy-file=" + c.dir.file("audit-policy.yaml"), "--audit-log-path=" + c.dir.auditLog(),
 				"--audit-log-maxsize=0", // one file, never rotated: a Witness reads on where it stopped
 			}, o.APIServerFlags...),
 		},
 		{
-			name: ControllerManager, path: c.binaries.ControllerManager, logPath: c.path("kube-controller-manager.log"), ready: managerURL + "/healthz",
-			args: c.controllerManager(ports[3], controllers),
+			name: ControllerManager, path: c.binaries.ControllerManager, logPath: c.dir.file("kube-controller-manager.log"), ready: managerURL + "/healthz",
+			args: c.dir.controllerManagerFlags(ports[3], controllers),
 		},
 	}, nil
-}
-
-// controllerManager are the flags of a kube-controller-manager with these controllers.
-func (c *Cluster) controllerManager(port int, controllers []string) []string {
-	return []string{
-		"--kubeconfig=" + c.path("kube-controller-manager.kubeconfig"),
-		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
-		"--tls-cert-file=" + c.path("server.crt"), "--tls-private-key-file=" + c.path("server.key"),
-		"--service-account-private-key-file=" + c.path("serviceaccount.key"), "--root-ca-file=" + c.path("ca.crt"),
-		"--use-service-account-credentials", // each controller under its own name in the audit log
-		"--controllers=" + strings.Join(controllers, ","),
-		"--leader-elect=false",
-	}
 }
 
 // RunControllers starts one more kube-controller-manager under a name, with nothing but these controllers and with further
@@ -247,8 +224,8 @@ func (c *Cluster) RunControllers(ctx context.Context, name string, controllers [
 		return nil, err
 	}
 	p := &process{
-		name: Component(name), path: c.binaries.ControllerManager, logPath: c.path(name + ".log"), ready: loopback("https", ports[0]) + "/healthz",
-		args: append(c.controllerManager(ports[0], controllers), flags...),
+		name: Component(name), path: c.binaries.ControllerManager, logPath: c.dir.file(name + ".log"), ready: loopback("https", ports[0]) + "/healthz",
+		args: append(c.dir.controllerManagerFlags(ports[0], controllers), flags...),
 	}
 	return c.run(ctx, p, c.health)
 }
@@ -257,20 +234,15 @@ func (c *Cluster) RunControllers(ctx context.Context, name string, controllers [
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
+	if c.components.stopped {
 		return nil
 	}
-	c.stopped = true
-	var errs []error
-	for i := len(c.processes) - 1; i >= 0; i-- {
-		errs = append(errs, c.processes[i].kill())
-	}
-	c.thread.close()
+	errs := []error{c.components.stop()}
 	if c.health != nil {
 		c.health.CloseIdleConnections()
 	}
 	if !c.keepDir {
-		errs = append(errs, os.RemoveAll(c.dir))
+		errs = append(errs, os.RemoveAll(string(c.dir)))
 	}
 	return errors.Join(errs...)
 }
@@ -283,13 +255,13 @@ func (c *Cluster) Keep() {
 }
 
 // Dir returns the folder with certificates, data and logs.
-func (c *Cluster) Dir() string { return c.dir }
+func (c *Cluster) Dir() string { return string(c.dir) }
 
 // PID returns the process id of a component.
 func (c *Cluster) PID(name Component) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := c.process(name)
+	p, err := c.components.find(name)
 	if err != nil {
 		return 0, err
 	}
@@ -301,7 +273,7 @@ func (c *Cluster) PID(name Component) (int, error) {
 func (c *Cluster) Signal(name Component, sig syscall.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := c.process(name)
+	p, err := c.components.find(name)
 	if err != nil {
 		return err
 	}
@@ -313,29 +285,17 @@ func (c *Cluster) Signal(name Component, sig syscall.Signal) error {
 func (c *Cluster) Restart(ctx context.Context, name Component) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, err := c.process(name)
+	p, err := c.components.find(name)
 	if err != nil {
 		return err
 	}
 	if err := p.kill(); err != nil {
 		return err
 	}
-	if err := p.start(c.thread); err != nil {
+	if err := p.start(c.components.thread); err != nil {
 		return err
 	}
 	return p.waitReady(ctx, c.health)
-}
-
-func (c *Cluster) process(name Component) (*process, error) {
-	if c.stopped {
-		return nil, fmt.Errorf("cannot find %s: the cluster is stopped", name)
-	}
-	for _, p := range c.processes {
-		if p.name == name {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("cannot find a component named %q", name)
 }
 
 // EtcdURL is where etcd serves its clients, of whom it asks for nothing.
@@ -395,7 +355,7 @@ func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) 
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, c.binaries.Kubectl, args...)
 	// By environment, because plugins allow no flags before their name.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.path("admin.kubeconfig"), "KUBECACHEDIR="+c.path("kubectl-cache"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.dir.file("admin.kubeconfig"), "KUBECACHEDIR="+c.dir.file("kubectl-cache"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -439,28 +399,6 @@ func ignoreNotFound(err error) error {
 	}
 	return err
 }
-
-func prepareDir(dir string) (string, error) {
-	if dir == "" {
-		tmp, err := os.MkdirTemp("", "cleaner-cluster-")
-		if err != nil {
-			return "", fmt.Errorf("cannot make a folder for the control plane: %w", err)
-		}
-		return tmp, nil
-	}
-	abs, err := filepath.Abs(dir) // the components run in another folder
-	if err != nil {
-		return "", fmt.Errorf("cannot use the folder %q: %w", dir, err)
-	}
-	if err := os.MkdirAll(abs, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make a folder for the control plane: %w", err)
-	}
-	return abs, nil
-}
-
-func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
-
-func (c *Cluster) auditPath() string { return c.path("audit.log") }
 
 func loopback(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }
 

@@ -236,7 +236,7 @@ func TestPause(t *testing.T) {
 			if err := c.Signal(name, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			p, err := c.process(name)
+			p, err := c.components.find(name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -297,8 +297,8 @@ func TestRun(t *testing.T) {
 	}
 	proxy := ProgramOptions{
 		Name: "proxy", Path: c.binaries.Kubectl, Args: []string{"proxy", fmt.Sprintf("--port=%d", ports[0])},
-		Env:     []string{"KUBECONFIG=" + c.path("admin.kubeconfig")},
-		LogPath: c.path("proxy.log"), Ready: loopback("http", ports[0]) + "/readyz",
+		Env:     []string{"KUBECONFIG=" + c.dir.file("admin.kubeconfig")},
+		LogPath: c.dir.file("proxy.log"), Ready: loopback("http", ports[0]) + "/readyz",
 	}
 	for range 2 { // the second one takes the port of the first
 		p, err := c.Run(t.Context(), proxy)

@@ -35,7 +35,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	if os.Getenv(orphanEnv) != "" {
-		fmt.Println(c.Dir(), c.processes[0].cmd.Process.Pid, c.processes[1].cmd.Process.Pid, c.processes[2].cmd.Process.Pid)
+		fmt.Println(c.Dir(), c.components.running[0].cmd.Process.Pid, c.components.running[1].cmd.Process.Pid, c.components.running[2].cmd.Process.Pid)
 		select {}
 	}
 	shared = c
