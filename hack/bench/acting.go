@@ -22,7 +22,7 @@ import (
 
 // reaction measures how long after the event that makes its condition true a Cleaner's DELETE arrives.
 func reaction(ctx context.Context, r *rig, s sizes) ([]figure, error) {
-	v, err := r.newVictim(ctx, "reaction", s.reactions)
+	v, err := newVictim(ctx, r, "reaction", s.reactions)
 	if err != nil {
 		return nil, err
 	}
@@ -43,16 +43,16 @@ type victim struct {
 	cleaners  int
 }
 
-func (r *rig) newVictim(ctx context.Context, prefix string, cleaners int) (*victim, error) {
+func newVictim(ctx context.Context, r *rig, prefix string, cleaners int) (*victim, error) {
 	ns, err := r.Namespace(ctx, prefix)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.configMaps(ctx, ns, "old", cleaners, member); err != nil {
+	if err := r.fixtures.configMaps(ctx, ns, "old", cleaners, member); err != nil {
 		return nil, err
 	}
 	err = each(cleaners, makers, func(i int) error {
-		if err := r.gate(ctx, ns, member(i)); err != nil {
+		if err := r.fixtures.gate(ctx, ns, member(i)); err != nil {
 			return err
 		}
 		return r.admin.Create(ctx, gated(ns, member(i), member(i), member(i)))
@@ -60,21 +60,21 @@ func (r *rig) newVictim(ctx context.Context, prefix string, cleaners int) (*vict
 	if err != nil {
 		return nil, err
 	}
-	return &victim{r, ns, cleaners}, r.waits(ctx, ns, cleaners)
+	return &victim{r, ns, cleaners}, r.fixtures.waits(ctx, ns, cleaners)
 }
 
 // react opens one gate after the other, and returns how long after each event the DELETE arrived, sorted. An event is the moment at
 // which the API server has answered the write: then it sends it to all watches.
 func (v *victim) react(ctx context.Context) ([]time.Duration, error) {
 	for i := range v.cleaners { // one after the other: this measures the reaction, not the queue
-		if err := v.open(ctx, v.namespace, member(i)); err != nil {
+		if err := v.rig.fixtures.open(ctx, v.namespace, member(i)); err != nil {
 			return nil, err
 		}
 		if err := v.deleted(ctx, fmt.Sprintf("old-%d", i)); err != nil {
 			return nil, err
 		}
 	}
-	if err := v.gone(ctx, v.namespace); err != nil {
+	if err := v.rig.fixtures.gone(ctx, v.namespace); err != nil {
 		return nil, err
 	}
 	events, err := v.audit.Events()
@@ -227,7 +227,7 @@ func (r *rig) cleaners(ctx context.Context, prefix string, cleaners, objects int
 	if err != nil {
 		return speed{}, err
 	}
-	if err := r.waits(ctx, ns, cleaners); err != nil {
+	if err := r.fixtures.waits(ctx, ns, cleaners); err != nil {
 		return speed{}, err
 	}
 	waiting := &v1alpha1.Cleaner{}
@@ -236,10 +236,10 @@ func (r *rig) cleaners(ctx context.Context, prefix string, cleaners, objects int
 	}
 	r.waiting = waiting.Status
 	return r.speed(ns, "configmaps", cleaners*objects, r.operatorCPU(ctx), func() error {
-		if err := r.open(ctx, ns, "gate"); err != nil {
+		if err := r.fixtures.open(ctx, ns, "gate"); err != nil {
 			return err
 		}
-		return r.gone(ctx, ns)
+		return r.fixtures.gone(ctx, ns)
 	})
 }
 
@@ -249,7 +249,7 @@ func (r *rig) bare(ctx context.Context, prefix string, cleaners, objects int, do
 	if err != nil {
 		return speed{}, err
 	}
-	loop, err := r.newBareLoop(ctx, ns, cleaners)
+	loop, err := newBareLoop(ctx, r, ns, cleaners)
 	if err != nil {
 		return speed{}, err
 	}
@@ -262,10 +262,10 @@ func (r *rig) stage(ctx context.Context, prefix string, groups, objects int) (st
 	if err != nil {
 		return "", err
 	}
-	if err := r.configMaps(ctx, ns, "old", groups*objects, func(i int) string { return member(i % groups) }); err != nil {
+	if err := r.fixtures.configMaps(ctx, ns, "old", groups*objects, func(i int) string { return member(i % groups) }); err != nil {
 		return "", err
 	}
-	return ns, r.gate(ctx, ns, "gate")
+	return ns, r.fixtures.gate(ctx, ns, "gate")
 }
 
 // member names a Cleaner and its group.

@@ -54,8 +54,8 @@ func records() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: recordsGroup, Version: "v1alpha1", Resource: "cleaners"}
 }
 
-func (r *rig) newBareLoop(ctx context.Context, namespace string, groups int) (*bareLoop, error) {
-	if err := r.serveRecords(ctx); err != nil {
+func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*bareLoop, error) {
+	if err := serveRecords(ctx, r.Cluster); err != nil {
 		return nil, err
 	}
 	l := &bareLoop{namespace: namespace, groups: make([][]metav1.PartialObjectMetadata, groups), slots: make(chan struct{}, inFlightOfAll)}
@@ -94,7 +94,7 @@ func (r *rig) newBareLoop(ctx context.Context, namespace string, groups int) (*b
 }
 
 // serveRecords installs the copy of the Cleaner's CRD, and lets the operator's ServiceAccount use it.
-func (r *rig) serveRecords(ctx context.Context) error {
+func serveRecords(ctx context.Context, c *cluster.Cluster) error {
 	root, err := operator.Root()
 	if err != nil {
 		return err
@@ -103,14 +103,14 @@ func (r *rig) serveRecords(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the CRD: %w", err)
 	}
-	path := filepath.Join(r.Dir(), "records.yaml")
+	path := filepath.Join(c.Dir(), "records.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "cleaner.vtex.dev", recordsGroup)), 0o600); err != nil {
 		return fmt.Errorf("cannot write the copy of the CRD: %w", err)
 	}
-	if err := cluster.InstallCRDs(ctx, r.Config(), path); err != nil {
+	if err := cluster.InstallCRDs(ctx, c.Config(), path); err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(r.Config())
+	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return err
 	}

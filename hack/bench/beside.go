@@ -41,7 +41,7 @@ func burdens(s sizes) []burden {
 func beside(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	var out []figure
 	for i, b := range burdens(s) {
-		took, err := r.reactBeside(ctx, i, b, s)
+		took, err := reactBeside(ctx, r, i, b, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.what, err)
 		}
@@ -52,8 +52,8 @@ func beside(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	return out, nil
 }
 
-func (r *rig) reactBeside(ctx context.Context, i int, b burden, s sizes) ([]time.Duration, error) {
-	v, err := r.newVictim(ctx, fmt.Sprintf("beside-%d", i), s.beside)
+func reactBeside(ctx context.Context, r *rig, i int, b burden, s sizes) ([]time.Duration, error) {
+	v, err := newVictim(ctx, r, fmt.Sprintf("beside-%d", i), s.beside)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func evaluateAlways(ctx context.Context, r *rig, _ sizes) error {
 	if err != nil {
 		return err
 	}
-	if err := r.configMaps(ctx, ns, "old", objects, member); err != nil {
+	if err := r.fixtures.configMaps(ctx, ns, "old", objects, member); err != nil {
 		return err
 	}
 	for i := range cleaners {
@@ -159,10 +159,10 @@ func hangDeletions(ctx context.Context, r *rig, _ sizes) error {
 	if err != nil {
 		return err
 	}
-	if err := r.waits(ctx, ns, cleaners); err != nil {
+	if err := r.fixtures.waits(ctx, ns, cleaners); err != nil {
 		return err
 	}
-	if err := r.open(ctx, ns, "gate"); err != nil {
+	if err := r.fixtures.open(ctx, ns, "gate"); err != nil {
 		return err
 	}
 	before := int32(0)
@@ -184,8 +184,8 @@ func queueCleaners(ctx context.Context, r *rig, s sizes) error {
 	if err != nil {
 		return err
 	}
-	if err := r.waits(ctx, ns, s.queue); err != nil {
+	if err := r.fixtures.waits(ctx, ns, s.queue); err != nil {
 		return err
 	}
-	return r.open(ctx, ns, "gate")
+	return r.fixtures.open(ctx, ns, "gate")
 }

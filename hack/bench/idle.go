@@ -27,7 +27,7 @@ func idle(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.gate(ctx, ns, "gate"); err != nil {
+	if err := r.fixtures.gate(ctx, ns, "gate"); err != nil {
 		return nil, err
 	}
 	empty, err := r.heap(ctx)
@@ -42,7 +42,7 @@ func idle(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 		if err != nil {
 			return err
 		}
-		return r.waits(ctx, ns, to)
+		return r.fixtures.waits(ctx, ns, to)
 	}
 	if err := add(0, s.idle); err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -33,11 +32,12 @@ const (
 // rig is a control plane with the operator running on it.
 type rig struct {
 	*cluster.Cluster
-	admin  client.Client
-	as     *rest.Config // the operator's ServiceAccount
-	audit  *cluster.Witness
-	binary string
-	proc   *operator.Process
+	admin    client.Client
+	as       *rest.Config // the operator's ServiceAccount
+	audit    *cluster.Witness
+	binary   string
+	proc     *operator.Process
+	fixtures *fixtures
 	// waiting is the status of a Cleaner that waited.
 	waiting v1alpha1.CleanerStatus
 }
@@ -74,6 +74,7 @@ func (r *rig) set(ctx context.Context) error {
 	if r.admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
+	r.fixtures = &fixtures{r.Cluster, r.admin}
 	if r.as, err = r.ServiceAccountConfig(ctx, operator.Namespace, operator.ServiceAccount); err != nil {
 		return err
 	}
@@ -132,74 +133,6 @@ func each(n, atATime int, do func(i int) error) error {
 		errs = append(errs, <-failed)
 	}
 	return errors.Join(errs...)
-}
-
-// configMaps makes ConfigMaps with a label.
-func (r *rig) configMaps(ctx context.Context, namespace, prefix string, n int, group func(i int) string) error {
-	return each(n, makers, func(i int) error {
-		return r.admin.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: fmt.Sprintf("%s-%d", prefix, i), Labels: map[string]string{"group": group(i)},
-		}})
-	})
-}
-
-// gate is a ConfigMap that Cleaners wait for.
-func (r *rig) gate(ctx context.Context, namespace, name string) error {
-	return r.admin.Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"open": "no"},
-	})
-}
-
-// open lets the Cleaners go that wait for a gate.
-func (r *rig) open(ctx context.Context, namespace, name string) error {
-	return r.admin.Patch(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}},
-		client.RawPatch("application/merge-patch+json", []byte(`{"data":{"open":"yes"}}`)))
-}
-
-// gated is a Cleaner that deletes the ConfigMaps of a group when its gate is open.
-func gated(namespace, name, gate, group string) *v1alpha1.Cleaner {
-	included := false
-	reference := v1alpha1.Reference{Version: "v1", Kind: "ConfigMap"}
-	named, selected := reference, reference
-	named.Name, selected.MatchLabels = gate, map[string]string{"group": group}
-	return &v1alpha1.Cleaner{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec: v1alpha1.CleanerSpec{
-			CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`gate.data.open == "yes"`}},
-			Targets: []v1alpha1.Target{
-				{Name: "gate", Reference: named},
-				{Name: "old", Reference: selected, Delete: true, IncludeWhenEvaluating: &included},
-			},
-		},
-	}
-}
-
-// waits returns when n Cleaners of a namespace say that they wait for their conditions.
-func (r *rig) waits(ctx context.Context, namespace string, n int) error {
-	return until(ctx, fmt.Sprintf("%d Cleaners that wait", n), func(ctx context.Context) (bool, error) {
-		var list v1alpha1.CleanerList
-		if err := r.admin.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-			return false, err
-		}
-		ready := 0
-		for i := range list.Items {
-			if e := list.Items[i].Status.LastEvaluation; e != nil && e.Reason == v1alpha1.ReasonConditionsNotMet {
-				ready++
-			}
-		}
-		return ready == n, nil
-	})
-}
-
-// gone returns when a namespace has no Cleaner. It asks for what the API server has in memory: to read a Cleaner with a
-// large run from etcd once a second would cost as much as a dozen deletions.
-func (r *rig) gone(ctx context.Context, namespace string) error {
-	return until(ctx, "the Cleaners gone", func(ctx context.Context) (bool, error) {
-		list := metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("CleanerList"))
-		err := r.admin.List(ctx, &list, client.InNamespace(namespace), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
-		return len(list.Items) == 0, err
-	})
 }
 
 // until asks once a second: each question costs the API server something too, and the figures are read from the audit log.

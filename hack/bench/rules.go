@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -140,20 +139,6 @@ func orphans(ctx context.Context, c crowd) (plan.Input, error) {
 	}, nil
 }
 
-func node(i int) string { return fmt.Sprintf("node-%d", i) }
-
-// pod is a Pod that runs on one of the Nodes.
-func pod(namespace string, i int, c crowd) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": fmt.Sprintf("app-%d", i%50)},
-	}}
-	p.Spec.NodeName = node(i % c.nodes)
-	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "example.com/main:1", Env: []corev1.EnvVar{{Name: "LEVEL", Value: "info"}, {Name: "PORT", Value: "8080"}}}}
-	p.Status.Phase = corev1.PodRunning
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
-	return p
-}
-
 // collector is a ClusterCleaner of a template.
 func collector(template string, parameters map[string]any) *v1alpha1.ClusterCleaner {
 	cc := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: template}}
@@ -162,33 +147,6 @@ func collector(template string, parameters map[string]any) *v1alpha1.ClusterClea
 		cc.Spec.TemplateRef.Parameters = &k8sruntime.RawExtension{Raw: text}
 	}
 	return cc
-}
-
-// patchStatus changes the status of a Pod.
-func (r *rig) patchStatus(ctx context.Context, namespace, name, change string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	return r.admin.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":`+change+`}`)))
-}
-
-// pods makes a namespace with Pods, and the Nodes that they are on.
-func (r *rig) pods(ctx context.Context, prefix string, c crowd, phase corev1.PodPhase) (string, error) {
-	ns, err := r.Namespace(ctx, prefix)
-	if err != nil {
-		return "", err
-	}
-	err = each(c.nodes, makers, func(i int) error {
-		return client.IgnoreAlreadyExists(r.admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i)}}))
-	})
-	if err != nil {
-		return "", err
-	}
-	return ns, each(c.pods, makers, func(i int) error {
-		p := pod(ns, i, c)
-		if err := r.admin.Create(ctx, p); err != nil {
-			return err
-		}
-		return r.patchStatus(ctx, ns, p.Name, fmt.Sprintf(`{"phase":%q}`, phase))
-	})
 }
 
 // ended measures the deletions per second of podgc-terminated, and those of bare client-go.
@@ -210,7 +168,7 @@ const nodesOfEnded = 10
 
 // terminated lets podgc-terminated delete Pods, and removes those that it keeps.
 func (r *rig) terminated(ctx context.Context, pods int) (speed, error) {
-	ns, err := r.pods(ctx, "ended-operator", crowd{pods + kept, nodesOfEnded}, corev1.PodSucceeded)
+	ns, err := r.fixtures.pods(ctx, "ended-operator", crowd{pods + kept, nodesOfEnded}, corev1.PodSucceeded)
 	if err != nil {
 		return speed{}, err
 	}
@@ -220,15 +178,15 @@ func (r *rig) terminated(ctx context.Context, pods int) (speed, error) {
 		if err := r.admin.Create(ctx, cc); err != nil {
 			return err
 		}
-		return r.left(ctx, ns, kept)
+		return r.fixtures.left(ctx, ns, kept)
 	})
 	return got, errors.Join(err, r.admin.Delete(ctx, cc),
-		r.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)), r.left(ctx, ns, 0))
+		r.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0)), r.fixtures.left(ctx, ns, 0))
 }
 
 // bareForce lets bare client-go delete as many Pods as podgc-terminated does.
 func (r *rig) bareForce(ctx context.Context, n int) (speed, error) {
-	ns, err := r.pods(ctx, "ended-bare", crowd{n, nodesOfEnded}, corev1.PodSucceeded)
+	ns, err := r.fixtures.pods(ctx, "ended-bare", crowd{n, nodesOfEnded}, corev1.PodSucceeded)
 	if err != nil {
 		return speed{}, err
 	}
@@ -253,24 +211,10 @@ func (r *rig) bareForce(ctx context.Context, n int) (speed, error) {
 	})
 }
 
-// left returns when a namespace has no more than so many Pods.
-func (r *rig) left(ctx context.Context, namespace string, n int64) error {
-	return until(ctx, "the Pods gone", func(ctx context.Context) (bool, error) {
-		list := metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		err := r.admin.List(ctx, &list, client.InNamespace(namespace), client.Limit(1))
-		there := int64(len(list.Items))
-		if list.RemainingItemCount != nil {
-			there += *list.RemainingItemCount
-		}
-		return there <= n, err
-	})
-}
-
 // busy measures what the operator takes while the Pods of a cluster change all the time, and the four podgc templates find
 // nothing to do.
 func busy(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
-	ns, err := r.pods(ctx, "busy", s.busy, corev1.PodRunning)
+	ns, err := r.fixtures.pods(ctx, "busy", s.busy, corev1.PodRunning)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +278,7 @@ func (r *rig) change(ctx context.Context, namespace string, s sizes) (int64, err
 	if err != nil {
 		return 0, err
 	}
-	store := r.newStore()
+	store := newStore(r.EtcdURL())
 	pace := flowcontrol.NewTokenBucketRateLimiter(float32(s.events), s.events/10+1)
 	ends := time.Now().Add(s.writes)
 	var written atomic.Int64
@@ -372,9 +316,9 @@ type store struct {
 	encoder k8sruntime.Encoder
 }
 
-func (r *rig) newStore() *store {
+func newStore(url string) *store {
 	return &store{
-		url:     r.EtcdURL(),
+		url:     url,
 		client:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: makers}},
 		encoder: scheme.Codecs.EncoderForVersion(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion),
 	}
