@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/constant"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -177,4 +178,66 @@ func (c *code) compiles(m *mutant) bool {
 	}
 	_, err := (&types.Config{Importer: c.importer}).Check(c.path, fset, all, nil)
 	return err == nil
+}
+
+// findMutants are all mutants of a package that the operators make. Some of them do not compile.
+func findMutants(c *code) []*mutant {
+	var out []*mutant
+	for _, f := range c.files {
+		if ast.IsGenerated(f.syntax) || slices.Contains(c.Except, filepath.Base(f.name)) {
+			continue
+		}
+		for _, d := range f.syntax.Decls {
+			if g, is := d.(*ast.GenDecl); is && g.Tok != token.VAR {
+				continue
+			}
+			v := &finder{code: c, file: f}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if n != nil {
+					v.enter(n)
+				}
+				return n != nil && v.visit(n)
+			})
+			out = append(out, v.out...)
+		}
+	}
+	return out
+}
+
+// logs says that a call writes to a log.
+func (c *code) logs(n *ast.CallExpr) bool {
+	s, is := n.Fun.(*ast.SelectorExpr)
+	if !is {
+		return false
+	}
+	t := c.info.TypeOf(s.X)
+	return t != nil && (strings.HasSuffix(t.String(), "logr.Logger") || strings.HasSuffix(t.String(), "slog.Logger"))
+}
+
+// saysZero says that an element of a struct gives a field the value that it has anyway.
+func (c *code) saysZero(e ast.Expr) bool {
+	pair, is := e.(*ast.KeyValueExpr)
+	if !is {
+		return false
+	}
+	if key, is := pair.Key.(*ast.Ident); !is || !c.isField(key) {
+		return false
+	}
+	value := c.info.Types[pair.Value]
+	if value.Value == nil {
+		return value.IsNil()
+	}
+	switch value.Value.Kind() {
+	case constant.Bool:
+		return !constant.BoolVal(value.Value)
+	case constant.String:
+		return constant.StringVal(value.Value) == ""
+	default:
+		return constant.Sign(value.Value) == 0
+	}
+}
+
+func (c *code) isField(n *ast.Ident) bool {
+	o, is := c.info.Uses[n].(*types.Var)
+	return is && o.IsField()
 }

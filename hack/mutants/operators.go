@@ -11,7 +11,6 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -22,30 +21,6 @@ type finder struct {
 	file *file
 	in   declaration
 	out  []*mutant
-}
-
-// findMutants are all mutants of a package that the operators make. Some of them do not compile.
-func findMutants(c *code) []*mutant {
-	var out []*mutant
-	for _, f := range c.files {
-		if ast.IsGenerated(f.syntax) || slices.Contains(c.Except, filepath.Base(f.name)) {
-			continue
-		}
-		for _, d := range f.syntax.Decls {
-			if g, is := d.(*ast.GenDecl); is && g.Tok != token.VAR {
-				continue
-			}
-			v := &finder{code: c, file: f}
-			ast.Inspect(d, func(n ast.Node) bool {
-				if n != nil {
-					v.enter(n)
-				}
-				return n != nil && v.visit(n)
-			})
-			out = append(out, v.out...)
-		}
-	}
-	return out
 }
 
 // enter finds out which declaration a node stands in.
@@ -128,7 +103,7 @@ func (v *finder) visit(n ast.Node) bool {
 func (v *finder) visitCall(n *ast.CallExpr) bool {
 	name := types.ExprString(n.Fun)
 	switch {
-	case name == "make", v.logs(n):
+	case name == "make", v.code.logs(n):
 		return false
 	case name == "min" || name == "max":
 		v.replace("swap min and max", n.Fun, map[string]string{"min": "max", "max": "min"}[name])
@@ -143,25 +118,15 @@ func (v *finder) visitCall(n *ast.CallExpr) bool {
 	return true
 }
 
-// logs says that a call writes to a log.
-func (v *finder) logs(n *ast.CallExpr) bool {
-	s, is := n.Fun.(*ast.SelectorExpr)
-	if !is {
-		return false
-	}
-	t := v.code.info.TypeOf(s.X)
-	return t != nil && (strings.HasSuffix(t.String(), "logr.Logger") || strings.HasSuffix(t.String(), "slog.Logger"))
-}
-
 // negate turns a condition round.
 func (v *finder) negate(cond ast.Expr) {
-	if cond != nil && !v.negated(cond) {
+	if cond != nil && !negated(cond) {
 		v.replace("negate", cond, "!("+v.text(cond)+")")
 	}
 }
 
 // negated says that another operator makes the opposite of a condition.
-func (v *finder) negated(cond ast.Expr) bool {
+func negated(cond ast.Expr) bool {
 	switch n := cond.(type) {
 	case *ast.Ident:
 		return n.Name == "true" || n.Name == "false"
@@ -224,7 +189,7 @@ func (v *finder) dropStatements(list []ast.Stmt) {
 		switch s := s.(type) {
 		case *ast.ExprStmt:
 			c, is := s.X.(*ast.CallExpr)
-			if !is || v.logs(c) {
+			if !is || v.code.logs(c) {
 				continue
 			}
 			call = types.ExprString(c.Fun)
@@ -261,7 +226,7 @@ func (v *finder) dropCase(n *ast.CaseClause) {
 // dropEach drops one of a list that ends before a bracket or a colon.
 func (v *finder) dropEach(operator string, list []ast.Expr, end token.Pos) {
 	for i, e := range list {
-		if v.saysZero(e) {
+		if v.code.saysZero(e) {
 			continue
 		}
 		from, to := e.Pos(), end
@@ -280,34 +245,6 @@ func (v *finder) dropEach(operator string, list []ast.Expr, end token.Pos) {
 		}
 		v.change(operator, from, to, "")
 	}
-}
-
-// saysZero says that an element of a struct gives a field the value that it has anyway.
-func (v *finder) saysZero(e ast.Expr) bool {
-	pair, is := e.(*ast.KeyValueExpr)
-	if !is {
-		return false
-	}
-	if key, is := pair.Key.(*ast.Ident); !is || !v.isField(key) {
-		return false
-	}
-	value := v.code.info.Types[pair.Value]
-	if value.Value == nil {
-		return value.IsNil()
-	}
-	switch value.Value.Kind() {
-	case constant.Bool:
-		return !constant.BoolVal(value.Value)
-	case constant.String:
-		return constant.StringVal(value.Value) == ""
-	default:
-		return constant.Sign(value.Value) == 0
-	}
-}
-
-func (v *finder) isField(n *ast.Ident) bool {
-	o, is := v.code.info.Uses[n].(*types.Var)
-	return is && o.IsField()
 }
 
 // afterLast is where an only element begins, with the comma before it if it is an argument.
@@ -331,7 +268,7 @@ func (v *finder) zero(r ast.Expr) {
 	case *types.Basic:
 		switch info := t.Info(); {
 		case info&types.IsBoolean != 0:
-			if !v.negated(r) {
+			if !negated(r) {
 				text = "!(" + v.text(r) + ")"
 			}
 		case info&types.IsString != 0:
