@@ -33,48 +33,50 @@ spec:
     parameters: {observedFor: 2s}         # default 2m
 `
 
-// tellOfAConflict tells the fourth act: a mistake of a user is reported until it is fixed, and nothing is changed.
-func (s *story) tellOfAConflict(ctx context.Context) error {
-	s.chapter("Two pools")
+// conflictAct is the fourth act: a mistake of a user is reported until it is fixed, and nothing is changed.
+type conflictAct struct{ story *story }
+
+func (a conflictAct) tell(ctx context.Context) error {
+	a.story.chapter("Two pools")
 	u := of("SpiderIPPool", "", second)
 	u.Object["spec"] = map[string]any{"ipVersion": int64(4), "subnet": "172.31.192.0/20", "ips": []any{"172.31.199.188-172.31.199.199"}}
-	if err := s.client.Create(ctx, u); err != nil {
+	if err := a.story.client.Create(ctx, u); err != nil {
 		return fmt.Errorf("cannot create the second pool: %w", err)
 	}
-	s.say("SpiderIPPool %s begins before %s ends. Spiderpool's webhook would refuse it; here it was down.", second, pool)
-	s.chapter("A ClusterCleaner that reports")
-	s.show(contradictions)
+	a.story.say("SpiderIPPool %s begins before %s ends. Spiderpool's webhook would refuse it; here it was down.", second, pool)
+	a.story.chapter("A ClusterCleaner that reports")
+	a.story.show(contradictions)
 	c := &v1alpha1.ClusterCleaner{}
 	if err := yaml.Unmarshal([]byte(contradictions), c); err != nil {
 		return fmt.Errorf("cannot read the ClusterCleaner: %w", err)
 	}
-	if err := s.client.Create(ctx, c); err != nil {
+	if err := a.story.client.Create(ctx, c); err != nil {
 		return fmt.Errorf("cannot create the ClusterCleaner: %w", err)
 	}
-	err := s.awaitFindings(ctx, c, func(all []v1alpha1.Finding) bool {
+	err := a.awaitFindings(ctx, c, func(all []v1alpha1.Finding) bool {
 		for _, f := range all {
-			s.say("status.findings: %s: %s: %s", f.Rule, strings.Join(f.Items, ", "), f.Message)
+			a.story.say("status.findings: %s: %s: %s", f.Rule, strings.Join(f.Items, ", "), f.Message)
 		}
 		return len(all) > 0
 	})
 	if err != nil {
 		return err
 	}
-	s.say("What to do about each finding: config/templates/spiderpool-conflicts/README.md. Here: excludeIPs, in one of the pools.")
+	a.story.say("What to do about each finding: config/templates/spiderpool-conflicts/README.md. Here: excludeIPs, in one of the pools.")
 	mend := client.RawPatch("application/merge-patch+json", []byte(`{"spec": {"excludeIPs": ["172.31.199.188-172.31.199.189"]}}`))
-	if err := s.client.Patch(ctx, u, mend); err != nil {
+	if err := a.story.client.Patch(ctx, u, mend); err != nil {
 		return fmt.Errorf("cannot mend the second pool: %w", err)
 	}
-	if err := s.awaitFindings(ctx, c, func(all []v1alpha1.Finding) bool { return len(all) == 0 }); err != nil {
+	if err := a.awaitFindings(ctx, c, func(all []v1alpha1.Finding) bool { return len(all) == 0 }); err != nil {
 		return err
 	}
-	s.say("status.findings: nothing. The ClusterCleaner has changed nothing, and stays.")
+	a.story.say("status.findings: nothing. The ClusterCleaner has changed nothing, and stays.")
 	return nil
 }
 
 // awaitFindings waits until the findings of a ClusterCleaner are as they should be.
-func (s *story) awaitFindings(ctx context.Context, c *v1alpha1.ClusterCleaner, as func([]v1alpha1.Finding) bool) error {
-	w, err := s.client.Watch(ctx, &v1alpha1.ClusterCleanerList{}, client.MatchingFields{"metadata.name": c.Name})
+func (a conflictAct) awaitFindings(ctx context.Context, c *v1alpha1.ClusterCleaner, as func([]v1alpha1.Finding) bool) error {
+	w, err := a.story.client.Watch(ctx, &v1alpha1.ClusterCleanerList{}, client.MatchingFields{"metadata.name": c.Name})
 	if err != nil {
 		return fmt.Errorf("cannot watch ClusterCleaners: %w", err)
 	}

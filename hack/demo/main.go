@@ -75,11 +75,13 @@ func run(ctx context.Context, keep bool) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := newStory(c, t, received, url)
+	s, err := newStory(c, t)
 	if err != nil {
 		return err
 	}
-	for _, act := range []func(context.Context) error{s.tellOfATenant, s.tell, s.tellOfANode, s.tellOfAPool, s.tellOfAConflict, s.compare} {
+	for _, act := range []func(context.Context) error{
+		tenantAct{s}.tell, previewAct{s, received, url}.tell, nodeAct{s}.tell, poolAct{s}.tell, conflictAct{s}.tell, s.compare,
+	} {
 		if err := act(ctx); err != nil {
 			return err
 		}

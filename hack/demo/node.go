@@ -41,29 +41,31 @@ spec:
   limits: {maxActions: 100, per: 1h}
 `
 
-// tellOfANode tells the second act: Pods lose their Node, and a Recurring ClusterCleaner cleans up after it.
-func (s *story) tellOfANode(ctx context.Context) error {
-	if err := s.nodes(ctx); err != nil {
+// nodeAct is the second act: Pods lose their Node, and a Recurring ClusterCleaner cleans up after it.
+type nodeAct struct{ story *story }
+
+func (a nodeAct) tell(ctx context.Context) error {
+	if err := a.create(ctx); err != nil {
 		return err
 	}
-	if err := s.clusterCleaner(ctx); err != nil {
+	if err := a.follow(ctx); err != nil {
 		return err
 	}
-	return s.tellOfPods(ctx)
+	return a.tellOfPods(ctx)
 }
 
-// nodes makes two Nodes with Pods. There is no kubelet: what it would write is written here.
-func (s *story) nodes(ctx context.Context) error {
-	s.chapter("Two Nodes")
-	if err := s.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}); err != nil {
+// create makes two Nodes with Pods. There is no kubelet: what it would write is written here.
+func (a nodeAct) create(ctx context.Context) error {
+	a.story.chapter("Two Nodes")
+	if err := a.story.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop}}); err != nil {
 		return fmt.Errorf("cannot create the namespace: %w", err)
 	}
 	for _, name := range []string{otherNode, lostNode} {
-		if err := s.client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := a.story.client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("cannot create Node %q: %w", name, err)
 		}
 	}
-	s.pods = map[string]types.UID{}
+	a.story.pods = map[string]types.UID{}
 	for _, p := range []struct {
 		name, node string
 		phase      corev1.PodPhase
@@ -77,30 +79,30 @@ func (s *story) nodes(ctx context.Context) error {
 				AutomountServiceAccountToken: new(false),
 			},
 		}
-		if err := s.client.Create(ctx, pod); err != nil {
+		if err := a.story.client.Create(ctx, pod); err != nil {
 			return fmt.Errorf("cannot create Pod %q: %w", p.name, err)
 		}
-		s.pods[pod.Name] = pod.UID
+		a.story.pods[pod.Name] = pod.UID
 		pod.Status.Phase = p.phase
-		if err := s.client.Status().Update(ctx, pod); err != nil {
+		if err := a.story.client.Status().Update(ctx, pod); err != nil {
 			return fmt.Errorf("cannot write the status of Pod %q: %w", p.name, err)
 		}
-		s.say("Pod %s on Node %s: %s", p.name, p.node, p.phase)
+		a.story.say("Pod %s on Node %s: %s", p.name, p.node, p.phase)
 	}
 	return nil
 }
 
-// clusterCleaner applies it, first in DryRun, and follows it until it has done its work.
-func (s *story) clusterCleaner(ctx context.Context) error {
-	s.chapter("The ClusterCleaner")
+// follow applies the ClusterCleaner, first in DryRun, and follows it until it has done its work.
+func (a nodeAct) follow(ctx context.Context) error {
+	a.story.chapter("The ClusterCleaner")
 	root, err := operator.Root()
 	if err != nil {
 		return err
 	}
-	if out, err := s.cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(root, "config", "templates")); err != nil {
+	if out, err := a.story.cluster.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(root, "config", "templates")); err != nil {
 		return fmt.Errorf("cannot apply the templates: %w\n%s", err, out)
 	}
-	return s.firstInDryRun(ctx, orphaned, func() error { return s.loseNode(ctx) }, s.podIsAsItWas)
+	return a.story.firstInDryRun(ctx, orphaned, func() error { return a.loseNode(ctx) }, a.podIsAsItWas)
 }
 
 // firstInDryRun applies a ClusterCleaner in DryRun and follows it: what happens when it is at rest, what it would do, and, when
@@ -142,21 +144,21 @@ func (s *story) firstInDryRun(ctx context.Context, manifest string, atRest func(
 }
 
 // loseNode is the event that the ClusterCleaner is for.
-func (s *story) loseNode(ctx context.Context) error {
-	s.say("EVENT: Node %s is deleted, as when a machine is lost for good. No kubelet is left that could end its Pods.", lostNode)
-	if err := s.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lostNode}}); err != nil {
+func (a nodeAct) loseNode(ctx context.Context) error {
+	a.story.say("EVENT: Node %s is deleted, as when a machine is lost for good. No kubelet is left that could end its Pods.", lostNode)
+	if err := a.story.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: lostNode}}); err != nil {
 		return fmt.Errorf("cannot delete the Node: %w", err)
 	}
 	return nil
 }
 
 // podIsAsItWas tells that a dry run has changed nothing.
-func (s *story) podIsAsItWas(ctx context.Context) error {
+func (a nodeAct) podIsAsItWas(ctx context.Context) error {
 	pod := &corev1.Pod{}
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-2"}, pod); err != nil {
+	if err := a.story.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-2"}, pod); err != nil {
 		return fmt.Errorf("a dry run must change nothing: %w", err)
 	}
-	s.say("Nothing was: Pod %s is %s still. That looks right: kubectl edit, mode: Enforce.", pod.Name, pod.Status.Phase)
+	a.story.say("Nothing was: Pod %s is %s still. That looks right: kubectl edit, mode: Enforce.", pod.Name, pod.Status.Phase)
 	return nil
 }
 
@@ -181,9 +183,9 @@ func (s *story) actions(c v1alpha1.Owner) {
 }
 
 // tellOfPods shows what was done to Pods, and that it was done to the very objects that were decided on.
-func (s *story) tellOfPods(ctx context.Context) error {
-	s.chapter("What was done to Pods, from the API server's audit log")
-	events, err := s.audit.Events()
+func (a nodeAct) tellOfPods(ctx context.Context) error {
+	a.story.chapter("What was done to Pods, from the API server's audit log")
+	events, err := a.story.audit.Events()
 	if err != nil {
 		return err
 	}
@@ -191,15 +193,15 @@ func (s *story) tellOfPods(ctx context.Context) error {
 		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.Resource != "pods" || e.Verb != "patch" && e.Verb != "delete" {
 			continue
 		}
-		if err := s.request(e); err != nil {
+		if err := a.story.request(e); err != nil {
 			return err
 		}
 	}
 	pod := &corev1.Pod{}
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-1"}, pod); err != nil {
+	if err := a.story.client.Get(ctx, client.ObjectKey{Namespace: shop, Name: "web-1"}, pod); err != nil {
 		return fmt.Errorf("a Pod whose Node is there must be left: %w", err)
 	}
-	s.say("Pod %s, whose Node is there, is %s still.", pod.Name, pod.Status.Phase)
+	a.story.say("Pod %s, whose Node is there, is %s still.", pod.Name, pod.Status.Phase)
 	if v := cluster.Violations(events, operator.User); len(v) > 0 {
 		return fmt.Errorf("deletions without preconditions:\n%s", strings.Join(v, "\n"))
 	}

@@ -36,36 +36,38 @@ spec:
   limits: {maxActions: 100, per: 1h}      # records
 `
 
-// tellOfAPool tells the third act: the Pods that were lost with their Node had addresses, and no kubelet is left to give them back.
-func (s *story) tellOfAPool(ctx context.Context) error {
-	s.chapter("A pool of Spiderpool")
+// poolAct is the third act: the Pods that were lost with their Node had addresses, and no kubelet is left to give them back.
+type poolAct struct{ story *story }
+
+func (a poolAct) tell(ctx context.Context) error {
+	a.story.chapter("A pool of Spiderpool")
 	root, err := operator.Root()
 	if err != nil {
 		return err
 	}
-	if err := cluster.InstallCRDs(ctx, s.cluster.Config(), filepath.Join(root, "test", "spiderpool", "crds", "spiderpool.yaml")); err != nil {
+	if err := cluster.InstallCRDs(ctx, a.story.cluster.Config(), filepath.Join(root, "test", "spiderpool", "crds", "spiderpool.yaml")); err != nil {
 		return err
 	}
-	if err := operator.InstallTemplates(ctx, s.cluster, "spiderpool"); err != nil {
+	if err := operator.InstallTemplates(ctx, a.story.cluster, "spiderpool"); err != nil {
 		return err
 	}
-	if err := s.fill(ctx); err != nil {
+	if err := a.fill(ctx); err != nil {
 		return err
 	}
-	s.chapter("Another ClusterCleaner")
-	if err := s.firstInDryRun(ctx, leaks, func() error { return nil }, s.poolIsAsItWas); err != nil {
+	a.story.chapter("Another ClusterCleaner")
+	if err := a.story.firstInDryRun(ctx, leaks, func() error { return nil }, a.isAsItWas); err != nil {
 		return err
 	}
-	return s.tellOfAddresses(ctx)
+	return a.tellOfPatches(ctx)
 }
 
 // fill makes the pool, with the addresses of a Pod that runs and of the two that went with their Node. What Spiderpool would
 // write is written here.
-func (s *story) fill(ctx context.Context) error {
+func (a poolAct) fill(ctx context.Context) error {
 	records := map[string]map[string]string{
-		"172.31.199.180": {"pod": shop + "/web-1", "podUid": string(s.pods["web-1"])},
-		"172.31.199.181": {"pod": shop + "/web-2", "podUid": string(s.pods["web-2"])},
-		"172.31.199.182": {"pod": shop + "/report-7", "podUid": string(s.pods["report-7"])},
+		"172.31.199.180": {"pod": shop + "/web-1", "podUid": string(a.story.pods["web-1"])},
+		"172.31.199.181": {"pod": shop + "/web-2", "podUid": string(a.story.pods["web-2"])},
+		"172.31.199.182": {"pod": shop + "/report-7", "podUid": string(a.story.pods["report-7"])},
 	}
 	text, err := json.Marshal(records)
 	if err != nil {
@@ -73,25 +75,25 @@ func (s *story) fill(ctx context.Context) error {
 	}
 	u := of("SpiderIPPool", "", pool)
 	u.Object["spec"] = map[string]any{"ipVersion": int64(4), "subnet": "172.31.192.0/20", "ips": []any{"172.31.199.180-172.31.199.189"}}
-	if err := s.client.Create(ctx, u); err != nil {
+	if err := a.story.client.Create(ctx, u); err != nil {
 		return fmt.Errorf("cannot create the pool: %w", err)
 	}
 	u.Object["status"] = map[string]any{"totalIPCount": int64(10), "allocatedIPCount": int64(len(records)), "allocatedIPs": string(text)}
-	if err := s.client.Status().Update(ctx, u); err != nil {
+	if err := a.story.client.Status().Update(ctx, u); err != nil {
 		return fmt.Errorf("cannot write the status of the pool: %w", err)
 	}
 	for _, e := range []struct{ pod, node, ip string }{{"web-1", otherNode, "172.31.199.180/20"}, {"web-2", lostNode, "172.31.199.181/20"}} {
 		endpoint := of("SpiderEndpoint", shop, e.pod)
 		endpoint.Object["status"] = map[string]any{
 			"ownerControllerType": "Deployment", "ownerControllerName": "web",
-			"current": map[string]any{"uid": string(s.pods[e.pod]), "node": e.node, "ips": []any{map[string]any{"interface": "eth0", "ipv4": e.ip, "ipv4Pool": pool}}},
+			"current": map[string]any{"uid": string(a.story.pods[e.pod]), "node": e.node, "ips": []any{map[string]any{"interface": "eth0", "ipv4": e.ip, "ipv4Pool": pool}}},
 		}
-		if err := s.client.Create(ctx, endpoint); err != nil {
+		if err := a.story.client.Create(ctx, endpoint); err != nil {
 			return fmt.Errorf("cannot create the endpoint: %w", err)
 		}
 	}
-	s.say("The Pods that went with %s had addresses. What would give them back went with it.", lostNode)
-	return s.addresses(ctx)
+	a.story.say("The Pods that went with %s had addresses. What would give them back went with it.", lostNode)
+	return a.tellOfRecords(ctx)
 }
 
 // of is an object of Spiderpool.
@@ -104,43 +106,43 @@ func of(kind, namespace, name string) *unstructured.Unstructured {
 	return u
 }
 
-// addresses tells which the pool has given away.
-func (s *story) addresses(ctx context.Context) error {
-	records, err := s.records(ctx)
+// tellOfRecords tells which addresses the pool has given away.
+func (a poolAct) tellOfRecords(ctx context.Context) error {
+	records, err := a.read(ctx)
 	if err != nil {
 		return err
 	}
 	for _, ip := range slices.Sorted(maps.Keys(records)) {
-		s.say("SpiderIPPool %s: %s is of %s", pool, ip, records[ip].Pod)
+		a.story.say("SpiderIPPool %s: %s is of %s", pool, ip, records[ip].Pod)
 	}
 	return nil
 }
 
-func (s *story) records(ctx context.Context) (map[string]spiderpool.Record, error) {
+func (a poolAct) read(ctx context.Context) (map[string]spiderpool.Record, error) {
 	u := of("SpiderIPPool", "", pool)
-	if err := s.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+	if err := a.story.client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
 		return nil, fmt.Errorf("cannot read the pool: %w", err)
 	}
 	return spiderpool.Records(u)
 }
 
 // poolIsAsItWas tells that a dry run has changed nothing.
-func (s *story) poolIsAsItWas(ctx context.Context) error {
-	records, err := s.records(ctx)
+func (a poolAct) isAsItWas(ctx context.Context) error {
+	records, err := a.read(ctx)
 	if err != nil {
 		return err
 	}
 	if len(records) != 3 {
 		return fmt.Errorf("a dry run must change nothing, and %d records are left", len(records))
 	}
-	s.say("Nothing was: the pool has %d records still. kubectl edit, mode: Enforce.", len(records))
+	a.story.say("Nothing was: the pool has %d records still. kubectl edit, mode: Enforce.", len(records))
 	return nil
 }
 
-// tellOfAddresses shows how the pool was patched.
-func (s *story) tellOfAddresses(ctx context.Context) error {
-	s.chapter("What was done to the pool, from the API server's audit log")
-	events, err := s.audit.Events()
+// tellOfPatches shows how the pool was patched.
+func (a poolAct) tellOfPatches(ctx context.Context) error {
+	a.story.chapter("What was done to the pool, from the API server's audit log")
+	events, err := a.story.audit.Events()
 	if err != nil {
 		return err
 	}
@@ -148,15 +150,15 @@ func (s *story) tellOfAddresses(ctx context.Context) error {
 		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.APIGroup != spiderpool.Group().Group || e.Verb != "patch" && e.Verb != "delete" || dryRun(e) {
 			continue
 		}
-		if err := s.request(e); err != nil {
+		if err := a.story.request(e); err != nil {
 			return err
 		}
 	}
-	if err := s.addresses(ctx); err != nil {
+	if err := a.tellOfRecords(ctx); err != nil {
 		return err
 	}
 	endpoint := of("SpiderEndpoint", shop, "web-2")
-	switch err := s.client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); {
+	switch err := a.story.client.Get(ctx, client.ObjectKeyFromObject(endpoint), endpoint); {
 	case err == nil:
 		return errors.New("the endpoint of a Pod that is gone must be gone")
 	case client.IgnoreNotFound(err) != nil:

@@ -51,21 +51,23 @@ spec:
     delete: true
 `
 
-// tellOfATenant tells two attacks by a user who may write Cleaners in a namespace, and their status, and nothing else.
-func (s *story) tellOfATenant(ctx context.Context) error {
-	s.chapter("A tenant who wants more")
-	if err := s.tenancy(ctx); err != nil {
+// tenantAct comes before the others: two attacks by a user who may write Cleaners in a namespace, and their status, and nothing else.
+type tenantAct struct{ story *story }
+
+func (a tenantAct) tell(ctx context.Context) error {
+	a.story.chapter("A tenant who wants more")
+	if err := a.create(ctx); err != nil {
 		return err
 	}
-	config := s.cluster.Config()
+	config := a.story.cluster.Config()
 	config.Impersonate.UserName = tenant
-	as, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
+	as, err := client.New(config, client.Options{Scheme: a.story.client.Scheme()})
 	if err != nil {
 		return fmt.Errorf("cannot make a client: %w", err)
 	}
-	s.say("%s may write Cleaners in namespace %s, and their status. By a Cleaner she wants Secrets deleted, which she may not delete:", tenant, tenancy)
-	s.show(greedy)
-	refused, err := s.refusal(ctx, "the webhook", "a Cleaner may only do what its author may", func() error {
+	a.story.say("%s may write Cleaners in namespace %s, and their status. By a Cleaner she wants Secrets deleted, which she may not delete:", tenant, tenancy)
+	a.story.show(greedy)
+	refused, err := refusal(ctx, "the webhook", "a Cleaner may only do what its author may", func() error {
 		c := &v1alpha1.Cleaner{}
 		if err := yaml.Unmarshal([]byte(greedy), c); err != nil {
 			return err
@@ -76,10 +78,10 @@ func (s *story) tellOfATenant(ctx context.Context) error {
 		return err
 	}
 	_, why, _ := strings.Cut(refused, "denied the request: ")
-	s.say("The webhook refuses it: %s", why)
+	a.story.say("The webhook refuses it: %s", why)
 
-	s.say("Then she writes into the status of somebody else's Cleaner that a run is under way:")
-	refused, err = s.refusal(ctx, "the policy", "only the operator writes the status", func() error {
+	a.story.say("Then she writes into the status of somebody else's Cleaner that a run is under way:")
+	refused, err = refusal(ctx, "the policy", "only the operator writes the status", func() error {
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy, Name: "harmless"}}
 		return as.Status().Patch(ctx, c, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"runs":1}}`)))
 	})
@@ -87,12 +89,12 @@ func (s *story) tellOfATenant(ctx context.Context) error {
 		return err
 	}
 	_, why, _ = strings.Cut(refused, "denied request: ")
-	s.say("The API server refuses it: %s", why)
+	a.story.say("The API server refuses it: %s", why)
 	return nil
 }
 
-// tenancy makes a namespace with a Cleaner, and lets the tenant write Cleaners there.
-func (s *story) tenancy(ctx context.Context) error {
+// create makes a namespace with a Cleaner, and lets the tenant write Cleaners there.
+func (a tenantAct) create(ctx context.Context) error {
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenancy, Name: "status-writer"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"cleaners/status"}, Verbs: []string{"update", "patch"}},
 	}}
@@ -105,7 +107,7 @@ func (s *story) tenancy(ctx context.Context) error {
 	for _, o := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenancy}}, role, bind("Role", role.Name), bind("ClusterRole", "cleaner-editor"),
 	} {
-		if err := s.client.Create(ctx, o); err != nil {
+		if err := a.story.client.Create(ctx, o); err != nil {
 			return fmt.Errorf("cannot create %T %s: %w", o, o.GetName(), err)
 		}
 	}
@@ -113,14 +115,14 @@ func (s *story) tenancy(ctx context.Context) error {
 	if err := yaml.Unmarshal([]byte(harmless), c); err != nil {
 		return fmt.Errorf("cannot read the Cleaner: %w", err)
 	}
-	return s.eventually(ctx, func() error { return s.client.Create(ctx, c) })
+	return eventually(ctx, func() error { return a.story.client.Create(ctx, c) })
 }
 
 // refusal tries until it is refused for a reason: the API server learns of webhooks, policies and bindings by watches, and until then it
 // may refuse for another reason. A success is a failure of the demo.
-func (s *story) refusal(ctx context.Context, by, because string, try func() error) (string, error) {
+func refusal(ctx context.Context, by, because string, try func() error) (string, error) {
 	refused := ""
-	err := s.eventually(ctx, func() error {
+	err := eventually(ctx, func() error {
 		err := try()
 		switch {
 		case err == nil:
@@ -138,7 +140,7 @@ func (s *story) refusal(ctx context.Context, by, because string, try func() erro
 }
 
 // eventually tries until it succeeds, for at most a minute.
-func (s *story) eventually(ctx context.Context, try func() error) error {
+func eventually(ctx context.Context, try func() error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = try()
