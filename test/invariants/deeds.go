@@ -26,10 +26,10 @@ const confirmationServes = 11 * time.Second
 
 // preconditions is I1.
 func (j *judge) preconditions() {
-	for _, line := range cluster.Violations(j.events, j.Operator) {
+	for _, line := range cluster.Violations(j.history.events, j.history.Operator) {
 		j.violated("I1", "a deletion without its preconditions", line)
 	}
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		if d.verb == verbPatch && (d.pre.ResourceVersion == nil || *d.pre.ResourceVersion == "") {
 			j.violated("I1", "a PATCH that does not name the resourceVersion before it changes something", d.lines()...)
 		}
@@ -39,7 +39,7 @@ func (j *judge) preconditions() {
 // decided is I2, for objects.
 func (j *judge) decided() {
 	intents := map[string]int{} // how many requests an object's version had already
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		if d.life == nil {
 			j.violated("I2", d.title()+" of what no recorded run names, and no Recurring Cleaner has told of", d.lines()...)
 		}
@@ -58,8 +58,8 @@ func (j *judge) decided() {
 		key := d.verb + " " + string(*d.pre.UID) + " " + *d.pre.ResourceVersion
 		intents[key]++
 		told := 0
-		for i := range j.Log {
-			if d.toldBy(&j.Log[i]) {
+		for i := range j.history.Log {
+			if d.toldBy(&j.history.Log[i]) {
 				told++
 			}
 		}
@@ -67,7 +67,7 @@ func (j *judge) decided() {
 			j.violated("I2", fmt.Sprintf("%d requests for this version, and %d lines of the log that tell of one before it arrived", intents[key], told), d.lines()...)
 		}
 	}
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		for _, s := range l.commits() {
 			var patch struct {
 				Metadata struct {
@@ -83,7 +83,7 @@ func (j *judge) decided() {
 
 // inRows says that what a DELETE has hit stands in the rows of a run that was recorded before.
 func (j *judge) inRows(d *deed) bool {
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		for _, s := range l.commits() {
 			if !s.at.After(d.RequestReceivedTimestamp.Time) && slices.ContainsFunc(s.open().Rows, func(row string) bool { return rowIs(row, d.Event, &d.hit) }) {
 				return true
@@ -95,8 +95,8 @@ func (j *judge) inRows(d *deed) bool {
 
 // selfDeletions is I2, for Cleaners: each deletes itself alone, at a version at which its run has completed.
 func (j *judge) selfDeletions() {
-	for _, e := range j.events {
-		if e.Verb != "delete" || !e.By(j.Operator) || !isCleaner(e) || isDryRun(e) {
+	for _, e := range j.history.events {
+		if e.Verb != "delete" || !e.By(j.history.Operator) || !isCleaner(e) || isDryRun(e) {
 			continue
 		}
 		pre, err := e.Preconditions()
@@ -104,7 +104,7 @@ func (j *judge) selfDeletions() {
 			continue // I1
 		}
 		var at *state
-		if l := j.life(*pre.UID); l != nil {
+		if l := j.history.life(*pre.UID); l != nil {
 			at = l.as(*pre.ResourceVersion)
 		}
 		switch {
@@ -196,14 +196,14 @@ func (j *judge) ttl() {
 		}
 		return created.Add(ttl)
 	}
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		for _, s := range l.commits() {
 			if d := due(s); s.event.RequestReceivedTimestamp.Time.Before(d) {
 				j.violated("I4", fmt.Sprintf("%s was committed before its ttl had passed at %s", l, clockTime(d)), quote(s.event))
 			}
 		}
 	}
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		if d.run != nil && d.RequestReceivedTimestamp.Time.Before(due(d.run)) {
 			j.violated("I4", fmt.Sprintf("%s before the ttl of %s had passed at %s", d.title(), d.life, clockTime(due(d.run))), d.lines()...)
 		}
@@ -212,13 +212,13 @@ func (j *judge) ttl() {
 
 // orders is I5.
 func (j *judge) orders() {
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		if d.life == nil {
 			continue
 		}
-		decided := j.specsOf(d)
+		decided := j.history.specsOf(d)
 		because, since := "", []*state(nil)
-		for _, s := range d.life.between(d.when().Add(-j.Latency), d.when()) {
+		for _, s := range d.life.between(d.when().Add(-j.history.Latency), d.when()) {
 			because = stopped(s, decided, d.helm)
 			if because == "" {
 				break
@@ -233,20 +233,20 @@ func (j *judge) orders() {
 
 // specsOf are the specs that may have decided a deed: that of the run, or, for a Recurring Cleaner, those that were in force
 // when the fingerprint that the deed was told with was told first.
-func (j *judge) specsOf(d *deed) []*v1alpha1.Work {
+func (h *history) specsOf(d *deed) []*v1alpha1.Work {
 	if !d.recurs() {
 		return []*v1alpha1.Work{deciding(d.run.c)}
 	}
 	first := d.intent
-	for i := range j.Log {
-		l := &j.Log[i]
+	for i := range h.Log {
+		l := &h.Log[i]
 		if l.Message == "Intent" && l.Namespace == d.life.namespace && l.Name == d.life.name && l.Decides == d.intent.Decides && l.Time.Before(first.Time) &&
 			!l.Time.Before(d.life.states[0].event.RequestReceivedTimestamp.Time) {
 			first = l
 		}
 	}
 	var out []*v1alpha1.Work
-	for _, s := range d.life.between(first.Time.Add(-j.Latency), first.Time) {
+	for _, s := range d.life.between(first.Time.Add(-h.Latency), first.Time) {
 		out = append(out, deciding(s.c))
 	}
 	return out
@@ -292,7 +292,7 @@ func protectedKind(group, resource string) bool {
 
 // protection is I6.
 func (j *judge) protection() {
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		ref := d.ObjectRef
 		name := ref.Resource
 		if ref.APIGroup != "" {
@@ -304,9 +304,9 @@ func (j *judge) protection() {
 		switch {
 		case scoped && !anywhere:
 			j.violated("I6", d.title()+" of a cluster-scoped object, which no ClusterCleaner has asked for", d.lines()...)
-		case j.Own != "" && ref.Namespace == j.Own, !included && slices.Contains(j.Protected, ref.Namespace):
+		case j.history.Own != "" && ref.Namespace == j.history.Own, !included && slices.Contains(j.history.Protected, ref.Namespace):
 			j.violated("I6", fmt.Sprintf("%s in the protected namespace %q", d.title(), ref.Namespace), d.lines()...)
-		case d.verb == verbDelete && protectedKind(ref.APIGroup, ref.Resource) && !d.helm && !slices.Contains(j.AllowedKinds, name):
+		case d.verb == verbDelete && protectedKind(ref.APIGroup, ref.Resource) && !d.helm && !slices.Contains(j.history.AllowedKinds, name):
 			j.violated("I6", "a DELETE of a protected kind", d.lines()...)
 		case ref.Resource == "secrets" && strings.HasPrefix(ref.Name, recordPrefix) && !d.helm:
 			j.violated("I6", d.title()+" of the record of a release that no run names", d.lines()...)
@@ -315,9 +315,9 @@ func (j *judge) protection() {
 			continue
 		}
 		var last *thing
-		for i, o := range j.things[d.touched()] {
+		for i, o := range j.history.things[d.touched()] {
 			if !o.at.After(d.RequestReceivedTimestamp.Time) {
-				last = &j.things[d.touched()][i]
+				last = &j.history.things[d.touched()][i]
 			}
 		}
 		if last != nil && (last.meta.Labels[v1alpha1.ProtectKey] == "true" || last.meta.Annotations[v1alpha1.ProtectKey] == "true") {

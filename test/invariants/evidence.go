@@ -24,32 +24,32 @@ type template struct {
 }
 
 // takeTemplate reads what a write to a CleanerTemplate left. Templates are in no namespace, and everybody's.
-func (j *judge) takeTemplate(e cluster.Event) {
+func (h *history) takeTemplate(e cluster.Event) {
 	if e.ObjectRef == nil || e.ObjectRef.APIGroup != v1alpha1.GroupVersion.Group || e.ObjectRef.Resource != "cleanertemplates" ||
 		!slices.Contains([]string{"create", "update", "patch"}, e.Verb) || e.Code()/100 != 2 || e.ResponseObject == nil || isDryRun(e) {
 		return
 	}
 	var t v1alpha1.CleanerTemplate
 	if json.Unmarshal(e.ResponseObject.Raw, &t) == nil && t.Name != "" {
-		j.templates = append(j.templates, template{e.StageTimestamp.Time, t.Name, t.Spec.Template})
+		h.templates = append(h.templates, template{e.StageTimestamp.Time, t.Name, t.Spec.Template})
 	}
 }
 
 // workAt is what a Cleaner asked for at a moment, with its template in place. Nil if nobody can say, because the template was
 // written at about that time, or was not seen.
-func (j *judge) workAt(s *state, at time.Time) *v1alpha1.Work {
+func (h *history) workAt(s *state, at time.Time) *v1alpha1.Work {
 	work := s.c.Work()
 	if work.TemplateRef == nil {
 		return work
 	}
 	var last *template
-	for i := range j.templates {
-		if t := &j.templates[i]; t.name == work.TemplateRef.Name && !t.at.After(at) && (last == nil || t.at.After(last.at)) {
+	for i := range h.templates {
+		if t := &h.templates[i]; t.name == work.TemplateRef.Name && !t.at.After(at) && (last == nil || t.at.After(last.at)) {
 			last = t
 		}
 	}
-	if last == nil || slices.ContainsFunc(j.templates, func(t template) bool {
-		return t.name == last.name && t.at.Sub(at).Abs() < j.Latency
+	if last == nil || slices.ContainsFunc(h.templates, func(t template) bool {
+		return t.name == last.name && t.at.Sub(at).Abs() < h.Latency
 	}) {
 		return nil
 	}
@@ -60,10 +60,10 @@ func (j *judge) workAt(s *state, at time.Time) *v1alpha1.Work {
 
 // evidence is I3.
 func (j *judge) evidence() {
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		for _, s := range l.commits() {
 			arrived := s.event.RequestReceivedTimestamp.Time
-			work := j.workAt(s, arrived)
+			work := j.history.workAt(s, arrived)
 			if s.recurs() || work == nil { // what a Recurring Cleaner does is judged deed by deed
 				continue
 			}
@@ -78,7 +78,7 @@ func (j *judge) evidence() {
 			}
 		}
 	}
-	for _, d := range j.deeds {
+	for _, d := range j.history.deeds {
 		if d.recurs() && d.intent != nil {
 			j.confirmed(d)
 		}
@@ -88,8 +88,8 @@ func (j *judge) evidence() {
 // confirmed judges what a deed of a Recurring Cleaner rests on: by the spec that was in force when it was decided.
 func (j *judge) confirmed(d *deed) {
 	what, lines := "", []string(nil)
-	for _, s := range d.life.between(d.when().Add(-j.Latency), d.when()) {
-		work := j.workAt(s, d.when())
+	for _, s := range d.life.between(d.when().Add(-j.history.Latency), d.when()) {
+		work := j.history.workAt(s, d.when())
 		if work == nil {
 			return
 		}
@@ -147,9 +147,9 @@ func mentions(expression, name string) bool {
 // Cluster-scoped targets are read where the record may not look.
 func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, from, to time.Time) (string, []string) {
 	var last *cluster.Event
-	for i := range j.Audit {
-		e := &j.Audit[i]
-		if e.ObjectRef == nil || !e.By(j.Operator) || !reads(e, namespace, t) {
+	for i := range j.history.Audit {
+		e := &j.history.Audit[i]
+		if e.ObjectRef == nil || !e.By(j.history.Operator) || !reads(e, namespace, t) {
 			continue
 		}
 		if e.RequestReceivedTimestamp.Time.After(to) || e.StageTimestamp.Time.Before(from) {

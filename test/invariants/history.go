@@ -176,8 +176,8 @@ func (d *deed) lines() []string {
 	return lines
 }
 
-// judge holds a record against the invariants.
-type judge struct {
+// history is what a record shows to have happened.
+type history struct {
 	*Record
 	events     []cluster.Event
 	lives      []*life
@@ -187,49 +187,49 @@ type judge struct {
 	templates  []template
 	releases   map[types.UID]map[string]bool // by the UID of the record: what it contains, as <resource>/<namespace>/<name>
 	deeds      []*deed
-	violations []Violation
 }
 
-func newJudge(r *Record) *judge {
-	j := &judge{Record: r, things: map[types.UID][]thing{}, gone: map[types.UID]time.Time{}, releases: map[types.UID]map[string]bool{}}
+// newHistory reads a record.
+func newHistory(r *Record) *history {
+	h := &history{Record: r, things: map[types.UID][]thing{}, gone: map[types.UID]time.Time{}, releases: map[types.UID]map[string]bool{}}
 	if r.Latency == 0 {
 		c := *r
 		c.Latency = 2 * time.Second
-		j.Record = &c
+		h.Record = &c
 	}
 	for _, e := range r.Audit {
-		j.takeTemplate(e)
-		if e.ObjectRef != nil && (j.ours(e) || j.astray(e)) {
-			j.events = append(j.events, e)
+		h.takeTemplate(e)
+		if e.ObjectRef != nil && (h.ours(e) || h.astray(e)) {
+			h.events = append(h.events, e)
 		}
 	}
-	slices.SortStableFunc(j.events, func(a, b cluster.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
-	for _, e := range j.events {
-		if j.ours(e) {
-			j.take(e)
+	slices.SortStableFunc(h.events, func(a, b cluster.Event) int { return a.StageTimestamp.Compare(b.StageTimestamp.Time) })
+	for _, e := range h.events {
+		if h.ours(e) {
+			h.take(e)
 		}
 	}
-	for _, l := range j.lives {
+	for _, l := range h.lives {
 		l.order()
-		j.complete(l)
-		j.findForged(l)
+		h.complete(l)
+		h.findForged(l)
 	}
 	for _, c := range r.Cleaners {
-		if l := j.life(c.GetUID()); l != nil {
+		if l := h.life(c.GetUID()); l != nil {
 			l.there = c
 		}
 	}
-	for _, e := range j.events {
+	for _, e := range h.events {
 		refused := e.RequestObject == nil && e.Code() >= 300 // before its body was read: nobody knows what it demanded
 		if verb := verbOf(e); verb != "" && e.By(r.Operator) && !isDryRun(e) && !refused {
-			j.deeds = append(j.deeds, j.deed(e, verb))
+			h.deeds = append(h.deeds, h.readDeed(e, verb))
 		}
 	}
 	// As they arrived: of two that are under way at the same time the later one may be answered first.
-	slices.SortStableFunc(j.deeds, func(a, b *deed) int {
+	slices.SortStableFunc(h.deeds, func(a, b *deed) int {
 		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
 	})
-	return j
+	return h
 }
 
 // The verbs of deeds.
@@ -256,22 +256,18 @@ func verbOf(e cluster.Event) string {
 
 // ours says that a request was made in a namespace whose Cleaners are judged, or on a ClusterCleaner: what that one does
 // may be anywhere.
-func (j *judge) ours(e cluster.Event) bool {
-	return len(j.Namespaces) == 0 || slices.Contains(j.Namespaces, e.ObjectRef.Namespace) || isCleaner(e) && e.ObjectRef.Namespace == ""
+func (h *history) ours(e cluster.Event) bool {
+	return len(h.Namespaces) == 0 || slices.Contains(h.Namespaces, e.ObjectRef.Namespace) || isCleaner(e) && e.ObjectRef.Namespace == ""
 }
 
 // astray says that the operator asked for a deed where nobody else would see it.
-func (j *judge) astray(e cluster.Event) bool {
-	deed := e.By(j.Operator) && (verbOf(e) != "" || isCleaner(e) && e.Verb == "delete" || e.Verb == "deletecollection")
-	return deed && !slices.Contains(j.Elsewhere, e.ObjectRef.Namespace)
+func (h *history) astray(e cluster.Event) bool {
+	deed := e.By(h.Operator) && (verbOf(e) != "" || isCleaner(e) && e.Verb == "delete" || e.Verb == "deletecollection")
+	return deed && !slices.Contains(h.Elsewhere, e.ObjectRef.Namespace)
 }
 
-func (j *judge) violated(invariant, what string, lines ...string) {
-	j.violations = append(j.violations, Violation{invariant, what, lines})
-}
-
-func (j *judge) life(uid types.UID) *life {
-	for _, l := range j.lives {
+func (h *history) life(uid types.UID) *life {
+	for _, l := range h.lives {
 		if l.uid == uid {
 			return l
 		}
@@ -280,41 +276,41 @@ func (j *judge) life(uid types.UID) *life {
 }
 
 // take reads what a write left.
-func (j *judge) take(e cluster.Event) {
+func (h *history) take(e cluster.Event) {
 	if run := asked(e); run != nil && e.Code() >= 500 {
-		j.unanswered = append(j.unanswered, unanswered{e, run})
+		h.unanswered = append(h.unanswered, unanswered{e, run})
 	}
 	if !slices.Contains([]string{"create", "update", "patch", "delete"}, e.Verb) || e.Code() < 200 || e.Code() >= 300 || e.ResponseObject == nil || isDryRun(e) {
 		return
 	}
 	if isCleaner(e) {
-		j.takeCleaner(e)
+		h.takeCleaner(e)
 		return
 	}
 	o := thing{at: e.StageTimestamp.Time, group: e.ObjectRef.APIGroup, resource: e.ObjectRef.Resource}
 	if e.Verb == "delete" {
 		var answer metav1.Status
 		if json.Unmarshal(e.ResponseObject.Raw, &answer) == nil && answer.Kind == "Status" && answer.Details != nil {
-			j.gone[answer.Details.UID] = e.StageTimestamp.Time
+			h.gone[answer.Details.UID] = e.StageTimestamp.Time
 		}
 		return
 	}
 	if json.Unmarshal(e.ResponseObject.Raw, &o.meta) != nil || o.meta.UID == "" {
 		return
 	}
-	j.things[o.meta.UID] = append(j.things[o.meta.UID], o)
+	h.things[o.meta.UID] = append(h.things[o.meta.UID], o)
 	if e.ObjectRef.Resource == "secrets" && strings.HasPrefix(o.meta.Name, recordPrefix) {
 		if contains := manifestOf(e.ResponseObject.Raw); contains != nil {
-			j.releases[o.meta.UID] = contains
+			h.releases[o.meta.UID] = contains
 		}
 	}
 }
 
-func (j *judge) takeCleaner(e cluster.Event) {
+func (h *history) takeCleaner(e cluster.Event) {
 	var s metav1.Status
 	if json.Unmarshal(e.ResponseObject.Raw, &s) == nil && s.Kind == "Status" { // of a DELETE that took effect at once
 		if s.Details != nil {
-			if l := j.life(s.Details.UID); l != nil {
+			if l := h.life(s.Details.UID); l != nil {
 				l.gone = &e
 			}
 		}
@@ -327,10 +323,10 @@ func (j *judge) takeCleaner(e cluster.Event) {
 	if json.Unmarshal(e.ResponseObject.Raw, c) != nil || c.GetUID() == "" {
 		return
 	}
-	l := j.life(c.GetUID())
+	l := h.life(c.GetUID())
 	if l == nil {
 		l = &life{uid: c.GetUID(), namespace: c.GetNamespace(), name: c.GetName()}
-		j.lives = append(j.lives, l)
+		h.lives = append(h.lives, l)
 	}
 	l.states = append(l.states, state{event: e, at: e.StageTimestamp.Time, c: c})
 	if c.GetDeletionTimestamp() != nil && len(c.GetFinalizers()) == 0 {
@@ -349,20 +345,20 @@ func (l *life) order() {
 }
 
 // findForged tells the runs that the operator wrote from those of others. A write that leaves them as they were wrote neither.
-func (j *judge) findForged(l *life) {
+func (h *history) findForged(l *life) {
 	var last [2]*v1alpha1.Run
 	forged := false
 	for i := range l.states {
 		s := &l.states[i]
 		if runs := [2]*v1alpha1.Run{s.c.State().Run, s.c.State().Unsent}; !equality.Semantic.DeepEqual(runs, last) {
-			last, forged = runs, !s.event.By(j.Operator)
+			last, forged = runs, !s.event.By(h.Operator)
 		}
 		s.forged = forged
 	}
 }
 
 // complete puts in what was recorded of runs and not answered: what a later write shows to have been stored.
-func (j *judge) complete(l *life) {
+func (h *history) complete(l *life) {
 	type recorded struct {
 		number int64
 		result v1alpha1.Result
@@ -380,7 +376,7 @@ func (j *judge) complete(l *life) {
 				continue
 			}
 			seen[what] = true
-			if u := j.lost(l, run.Number, result, later.event); u != nil {
+			if u := h.lost(l, run.Number, result, later.event); u != nil {
 				c := l.states[i-1].c.DeepCopyOwner()
 				status := c.State()
 				status.Run, status.Runs = run.DeepCopy(), run.Number
@@ -405,12 +401,12 @@ func asked(e cluster.Event) *v1alpha1.Run {
 
 // lost is the unanswered request that recorded a run, or its result, before another write; nil if there
 // is none, or if that write recorded it itself.
-func (j *judge) lost(l *life, number int64, result v1alpha1.Result, before cluster.Event) *unanswered {
+func (h *history) lost(l *life, number int64, result v1alpha1.Result, before cluster.Event) *unanswered {
 	if run := asked(before); run != nil && run.Result == result {
 		return nil
 	}
-	for i := range j.unanswered {
-		u := &j.unanswered[i]
+	for i := range h.unanswered {
+		u := &h.unanswered[i]
 		same := u.run.Result == result && (u.run.Number == number || u.run.Number == 0 && result != "")
 		ref := u.event.ObjectRef
 		if same && ref.Namespace == l.namespace && ref.Name == l.name && u.event.RequestReceivedTimestamp.Before(&before.RequestReceivedTimestamp) {
@@ -469,8 +465,8 @@ func demanded(e cluster.Event, verb string) metav1.Preconditions {
 	return pre
 }
 
-// deed finds out what a request was about.
-func (j *judge) deed(e cluster.Event, verb string) *deed {
+// readDeed finds out what a request was about.
+func (h *history) readDeed(e cluster.Event, verb string) *deed {
 	d := &deed{Event: e, verb: verb, pre: demanded(e, verb)}
 	if e.Code() >= 200 && e.Code() < 300 && e.ResponseObject != nil {
 		var answer struct {
@@ -485,16 +481,16 @@ func (j *judge) deed(e cluster.Event, verb string) *deed {
 		}
 	}
 	arrived := e.RequestReceivedTimestamp.Time
-	for i := range j.Log {
-		l := &j.Log[i]
+	for i := range h.Log {
+		l := &h.Log[i]
 		if d.toldBy(l) {
 			d.intent = l
 		}
 	}
-	if j.byIntent(d); d.life != nil {
+	if h.byIntent(d); d.life != nil {
 		return d
 	}
-	for _, l := range j.lives {
+	for _, l := range h.lives {
 		for _, s := range l.commits() {
 			run := s.open()
 			if s.recurs() || s.at.After(arrived) || !l.reaches(e) && run.ServiceAccountName == "" {
@@ -503,7 +499,7 @@ func (j *judge) deed(e cluster.Event, verb string) *deed {
 			switch {
 			case l.reaches(e) && slices.ContainsFunc(run.Rows, func(row string) bool { return rowIs(row, e, d.pre.UID) }):
 				d.life, d.run, d.helm = l, s, false
-			case verb == verbDelete && run.Helm != nil && j.ofRelease(l.namespace, run.Helm, e) && d.life == nil:
+			case verb == verbDelete && run.Helm != nil && h.ofRelease(l.namespace, run.Helm, e) && d.life == nil:
 				d.life, d.run, d.helm = l, s, true
 			}
 		}
@@ -512,11 +508,11 @@ func (j *judge) deed(e cluster.Event, verb string) *deed {
 }
 
 // byIntent finds the Recurring Cleaner that a deed was for: the one that said so.
-func (j *judge) byIntent(d *deed) {
+func (h *history) byIntent(d *deed) {
 	if d.intent == nil {
 		return
 	}
-	for _, l := range j.lives {
+	for _, l := range h.lives {
 		if l.namespace != d.intent.Namespace || l.name != d.intent.Name || !l.reaches(d.Event) {
 			continue
 		}
@@ -576,11 +572,11 @@ func rowIs(row string, e cluster.Event, uid *types.UID) bool {
 const recordPrefix = "sh.helm.release.v1."
 
 // ofRelease says that an object belongs to the revision of a release in a namespace.
-func (j *judge) ofRelease(namespace string, h *v1alpha1.HelmRelease, e cluster.Event) bool {
-	if e.ObjectRef.Resource == "secrets" && e.ObjectRef.Namespace == namespace && strings.HasPrefix(e.ObjectRef.Name, recordPrefix+h.Name+".v") {
+func (h *history) ofRelease(namespace string, r *v1alpha1.HelmRelease, e cluster.Event) bool {
+	if e.ObjectRef.Resource == "secrets" && e.ObjectRef.Namespace == namespace && strings.HasPrefix(e.ObjectRef.Name, recordPrefix+r.Name+".v") {
 		return true
 	}
-	return j.releases[types.UID(h.UID)][e.ObjectRef.Resource+"/"+e.ObjectRef.Namespace+"/"+e.ObjectRef.Name]
+	return h.releases[types.UID(r.UID)][e.ObjectRef.Resource+"/"+e.ObjectRef.Namespace+"/"+e.ObjectRef.Name]
 }
 
 // manifestOf is what a release's record contains, hooks too, as <resource>/<namespace>/<name>; nil if it cannot be read.

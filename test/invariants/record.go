@@ -110,9 +110,19 @@ func (v Violation) String() string {
 	return v.Invariant + ": " + v.What + "\n    " + strings.Join(v.Lines, "\n    ")
 }
 
+// judge holds a history against the invariants.
+type judge struct {
+	history    *history
+	violations []Violation
+}
+
+func (j *judge) violated(invariant, what string, lines ...string) {
+	j.violations = append(j.violations, Violation{invariant, what, lines})
+}
+
 // Check holds a record against the invariants.
 func Check(r *Record) []Violation {
-	j := newJudge(r)
+	j := &judge{history: newHistory(r)}
 	for _, check := range []func(){j.preconditions, j.decided, j.selfDeletions, j.evidence, j.ttl, j.orders, j.protection, j.limits, j.delivery, j.ends, j.reasons} {
 		check()
 	}

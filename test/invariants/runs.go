@@ -36,7 +36,7 @@ func (l *life) finished() map[int64]*v1alpha1.Run {
 func (j *judge) byOthers(l *life) bool {
 	switch {
 	case l.letGo != nil:
-		return !l.letGo.By(j.Operator)
+		return !l.letGo.By(j.history.Operator)
 	default: // it had none when it went, or nobody knows
 		return l.gone == nil || held(l.states[len(l.states)-1].c)
 	}
@@ -46,7 +46,7 @@ func (j *judge) byOthers(l *life) bool {
 func (j *judge) delivery() {
 	attempts := map[string][]sink.Event{}
 	var urls []string
-	for _, s := range j.Sinks {
+	for _, s := range j.history.Sinks {
 		urls = append(urls, s.URL)
 		for _, e := range s.Events() {
 			attempts[e.ID] = append(attempts[e.ID], e)
@@ -59,7 +59,7 @@ func (j *judge) delivery() {
 			}
 		}
 	}
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		for number, run := range l.finished() {
 			last := l.states[len(l.states)-1].c
 			known := slices.ContainsFunc(urls, func(u string) bool { return strings.HasPrefix(last.Common().CloudEventSink, u) })
@@ -91,14 +91,14 @@ func keeps(c v1alpha1.Owner, number int64) bool {
 
 // saidInTheLog says that the event of a Cleaner that somebody deleted was written to the log.
 func (j *judge) saidInTheLog(l *life, number int64) bool {
-	return slices.ContainsFunc(j.Log, func(line Line) bool {
+	return slices.ContainsFunc(j.history.Log, func(line Line) bool {
 		return strings.HasPrefix(line.Message, "The event of a run was not delivered") && line.Namespace == l.namespace && line.Name == l.name && line.Run == number
 	})
 }
 
 // ends is I9.
 func (j *judge) ends() {
-	for _, l := range j.lives {
+	for _, l := range j.history.lives {
 		var before *state
 		for i := range l.states {
 			s := &l.states[i]
@@ -153,7 +153,7 @@ func unsent(s *v1alpha1.CleanerStatus, number int64) bool {
 
 // reasons is I12.
 func (j *judge) reasons() {
-	for _, c := range j.Cleaners {
+	for _, c := range j.history.Cleaners {
 		if c.GetDeletionTimestamp() != nil && !held(c) {
 			continue // others hold it
 		}
