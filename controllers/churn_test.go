@@ -22,11 +22,11 @@ func churning() func(r *rig) {
 			gone(name())(r)
 		}
 		n++
-		r.put(aPod(name(), "Succeeded"))
-		r.freeze()
+		r.pods.put(aPod(name(), "Succeeded"))
+		r.pods.freeze()
 		gone(name())(r)
 		n++
-		r.put(aPod(name(), "Succeeded"))
+		r.pods.put(aPod(name(), "Succeeded"))
 	}
 }
 
@@ -35,13 +35,13 @@ func TestWhatComesAndGoesHoldsUpNothingElse(t *testing.T) {
 	r := newRig(t, once(), aPod("a", "Succeeded"), aPod("b", "Succeeded"))
 	churn := churning()
 	churn(r)
-	if again := r.pass().RequeueAfter; again != time.Second || len(r.took()) > 0 || r.cleaner().Status.LastEvaluation.Reason != v1alpha1.ReasonUnconfirmed {
+	if again := r.pass().RequeueAfter; again != time.Second || len(r.pods.took()) > 0 || r.cleaner().Status.LastEvaluation.Reason != v1alpha1.ReasonUnconfirmed {
 		t.Fatalf("it comes back in %s, and says %+v", again, r.cleaner().Status.LastEvaluation)
 	}
 	r.clock.Step(time.Second)
 	churn(r)
 	r.pass()
-	if diff := cmp.Diff([]string{"delete a", "delete b"}, r.took()); diff != "" {
+	if diff := cmp.Diff([]string{"delete a", "delete b"}, r.pods.took()); diff != "" {
 		t.Errorf("what was sent (-want +got):\n%s", diff)
 	}
 	if r.cleaner() != nil {
@@ -52,19 +52,19 @@ func TestWhatComesAndGoesHoldsUpNothingElse(t *testing.T) {
 // What a watch that lags has not shown is not left behind, whatever comes and goes meanwhile, and the pauses do not grow with each look.
 func TestAWatchThatLagsLeavesNothingBehind(t *testing.T) {
 	r := newRig(t, once(), aPod("a", "Succeeded"), aPod("b", "Succeeded"))
-	churn, behind := churning(), func() { r.mu.Lock(); defer r.mu.Unlock(); delete(r.stale, "b") }
+	churn, behind := churning(), func() { r.pods.mu.Lock(); defer r.pods.mu.Unlock(); delete(r.pods.stale, "b") }
 	for look, want := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 30, 30} {
 		churn(r)
 		behind()
 		again := r.pass().RequeueAfter
-		if again != time.Duration(want)*time.Second || len(r.took()) > 0 {
+		if again != time.Duration(want)*time.Second || len(r.pods.took()) > 0 {
 			t.Fatalf("after look %d it comes back in %s, want %ds", look+1, again, want)
 		}
 		r.clock.Step(again)
 	}
 	churn(r)
 	r.pass()
-	if diff := cmp.Diff([]string{"delete a", "delete b"}, r.took()); diff != "" {
+	if diff := cmp.Diff([]string{"delete a", "delete b"}, r.pods.took()); diff != "" {
 		t.Errorf("what was sent (-want +got):\n%s", diff)
 	}
 	if r.cleaner() != nil {
@@ -79,13 +79,13 @@ func TestADecisionThatBeginsAnewWaitsAnew(t *testing.T) {
 	churn(r)
 	r.pass()
 	r.clock.Step(time.Second)
-	r.put(aPod("b", "Running"))
+	r.pods.put(aPod("b", "Running"))
 	churn(r)
 	r.pass() // the conditions do not hold
 	r.clock.Step(time.Second)
-	r.put(aPod("b", "Succeeded"))
+	r.pods.put(aPod("b", "Succeeded"))
 	churn(r)
-	if again := r.pass().RequeueAfter; again != time.Second || len(r.took()) > 0 {
+	if again := r.pass().RequeueAfter; again != time.Second || len(r.pods.took()) > 0 {
 		t.Errorf("it comes back in %s", again)
 	}
 }
@@ -107,7 +107,7 @@ func TestADryRunWhileOthersComeAndGo(t *testing.T) {
 		}
 		r.clock.Step(again)
 	}
-	if diff := cmp.Diff([]string{"delete a dry run"}, r.took()); diff != "" {
+	if diff := cmp.Diff([]string{"delete a dry run"}, r.pods.took()); diff != "" {
 		t.Errorf("what was sent (-want +got):\n%s", diff)
 	}
 }
@@ -117,8 +117,8 @@ func TestALimitIsForAllThatLiveReadsWant(t *testing.T) {
 	c := once()
 	c.Spec.Limits = &v1alpha1.Limits{MaxActions: 2}
 	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
-	r.freeze()
-	r.put(aPod("c", "Succeeded"))
+	r.pods.freeze()
+	r.pods.put(aPod("c", "Succeeded"))
 	for look, want := range []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 30, 30} {
 		again := r.pass().RequeueAfter
 		if again != time.Duration(want)*time.Second {
@@ -126,7 +126,7 @@ func TestALimitIsForAllThatLiveReadsWant(t *testing.T) {
 		}
 		r.clock.Step(again)
 	}
-	if got := r.cleaner().Status.LastEvaluation.Reason; got != v1alpha1.ReasonLimitExceeded || len(r.took()) > 0 {
+	if got := r.cleaner().Status.LastEvaluation.Reason; got != v1alpha1.ReasonLimitExceeded || len(r.pods.took()) > 0 {
 		t.Errorf("it says %s", got)
 	}
 }

@@ -26,7 +26,7 @@ func TestFindings(t *testing.T) {
 	c.Spec.Rules = append(c.Spec.Rules, other)
 	r := newRig(t, c)
 	for i := range 7 {
-		r.put(aPod(fmt.Sprintf("p-%d", i), "Running"))
+		r.pods.put(aPod(fmt.Sprintf("p-%d", i), "Running"))
 	}
 	r.pass()
 	want := []v1alpha1.Finding{{Rule: "not-done", Count: 7, Items: []string{"p-0.pods/v1", "p-1.pods/v1", "p-2.pods/v1", "p-3.pods/v1", "p-4.pods/v1"}, Message: "it is done"}}
@@ -34,12 +34,12 @@ func TestFindings(t *testing.T) {
 		t.Errorf("found %+v, want %+v", got, want)
 	}
 	same(t, "findings", []string{"c shop not-done 7"}, r.measured("cleaner_findings"))
-	r.put(aPod("p-3", "Succeeded"))
+	r.pods.put(aPod("p-3", "Succeeded"))
 	r.clock.Step(time.Minute)
 	r.pass()
 	same(t, "findings", []string{"c shop done 1", "c shop not-done 6"}, r.measured("cleaner_findings"))
 	for i := range 7 {
-		r.put(aPod(fmt.Sprintf("p-%d", i), "Succeeded"))
+		r.pods.put(aPod(fmt.Sprintf("p-%d", i), "Succeeded"))
 	}
 	r.clock.Step(time.Minute)
 	r.pass()
@@ -61,7 +61,7 @@ func phaseless(name string) *unstructured.Unstructured {
 func TestFindingsStayWhileNobodyKnows(t *testing.T) {
 	reports := func() *v1alpha1.Cleaner { return done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}) }
 	pod := func(phase string) func(r *rig) { return putting("a", phase) }
-	failing := func(r *rig) { r.put(phaseless("a")) }
+	failing := func(r *rig) { r.pods.put(phaseless("a")) }
 	edit := func(change func(c *v1alpha1.Cleaner)) func(r *rig) { return func(r *rig) { r.edit(change) } }
 	for name, c := range map[string]struct {
 		reason string

@@ -75,7 +75,7 @@ func TestForeignMetadataStays(t *testing.T) {
 			if now := r.cleaner(); slices.Contains(now.Finalizers, v1alpha1.Finalizer) || held == 0 {
 				t.Errorf("the finalizer was not set and removed: %d of %d writes, %v", held, writes, now.Finalizers)
 			}
-			if names := r.names(); len(names) > 0 {
+			if names := r.pods.names(); len(names) > 0 {
 				t.Errorf("it has not acted: %v", names)
 			}
 		})

@@ -105,12 +105,12 @@ func TestAnEvaluationWithoutEnd(t *testing.T) {
 			r.pass()
 			r.clock.Step(30 * time.Minute)
 			r.pass()
-			if got := len(r.took()); got != tc.want {
+			if got := len(r.pods.took()); got != tc.want {
 				t.Errorf("%d were deleted after an hour, want %d: %+v", got, tc.want, r.cleaner().Status.LastEvaluation)
 			}
 			r.clock.Step(30 * time.Minute)
 			r.pass()
-			if left := r.names(); len(left) > 0 {
+			if left := r.pods.names(); len(left) > 0 {
 				t.Errorf("after another half hour %v are left", left)
 			}
 		})

@@ -25,15 +25,15 @@ func (r *rig) stallWatch(every time.Duration) (deleted time.Duration) {
 		r.clock.SetTime(start.Add(at))
 		switch at {
 		case time.Minute:
-			r.freeze()
+			r.pods.freeze()
 		case 2 * time.Minute:
-			r.put(aPod("a", "Running"))
+			r.pods.put(aPod("a", "Running"))
 		case matches:
-			r.put(aPod("a", "Succeeded"))
+			r.pods.put(aPod("a", "Succeeded"))
 		case thawed:
-			r.thaw()
+			r.pods.thaw()
 		}
-		if r.pass(); !slices.Contains(r.names(), "a") {
+		if r.pass(); !slices.Contains(r.pods.names(), "a") {
 			return at
 		}
 	}
@@ -55,7 +55,7 @@ func TestAWatchThatStandsStillShortensNoFor(t *testing.T) {
 			if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
 				t.Errorf("it is deleted after %s, and has been seen to match since %s", deleted, thawed)
 			}
-			if sent := r.took(); len(sent) > 2 {
+			if sent := r.pods.took(); len(sent) > 2 {
 				t.Errorf("while the watch stands still it sends %v", sent)
 			}
 		})
@@ -71,16 +71,16 @@ func TestAWatchThatLagsDelaysForAMoment(t *testing.T) {
 	r.clock.Step(5 * time.Minute)
 	r.pass()
 	r.clock.Step(5 * time.Minute)
-	r.freeze()
-	r.put(aPod("a", "Succeeded"))
+	r.pods.freeze()
+	r.pods.put(aPod("a", "Succeeded"))
 	r.pass()
-	if got := r.names(); !slices.Equal(got, []string{"a"}) {
+	if got := r.pods.names(); !slices.Equal(got, []string{"a"}) {
 		t.Fatalf("left %v", got)
 	}
-	r.thaw()
+	r.pods.thaw()
 	r.clock.Step(2 * time.Second)
 	r.pass()
-	if got := r.names(); len(got) > 0 {
+	if got := r.pods.names(); len(got) > 0 {
 		t.Errorf("left %v", got)
 	}
 }
@@ -99,9 +99,9 @@ func TestWhatChangesAllTheTimeIsActedOn(t *testing.T) {
 			start, deleted := r.clock.Now(), time.Duration(0)
 			for at := time.Duration(0); at <= 11*time.Minute && deleted == 0; at += time.Second {
 				r.clock.SetTime(start.Add(at))
-				r.freeze()
-				r.put(aPod("a", "Succeeded"))
-				if r.pass(); !slices.Contains(r.names(), "a") {
+				r.pods.freeze()
+				r.pods.put(aPod("a", "Succeeded"))
+				if r.pass(); !slices.Contains(r.pods.names(), "a") {
 					deleted = at
 				}
 			}
@@ -126,11 +126,11 @@ func TestAWatchThatStaysBehindShortensNoFor(t *testing.T) {
 			var shown []*unstructured.Unstructured
 			for at := time.Duration(0); at <= 10*time.Minute; at += time.Second {
 				r.clock.SetTime(start.Add(at))
-				r.put(aPod("a", "Succeeded"))
-				r.freeze()
-				shown = append(shown, r.stale["a"])
-				r.stale["a"] = shown[max(0, len(shown)-30)]
-				if r.pass(); !slices.Contains(r.names(), "a") {
+				r.pods.put(aPod("a", "Succeeded"))
+				r.pods.freeze()
+				shown = append(shown, r.pods.stale["a"])
+				r.pods.stale["a"] = shown[max(0, len(shown)-30)]
+				if r.pass(); !slices.Contains(r.pods.names(), "a") {
 					t.Fatalf("it is deleted after %s, by a watch that is half a minute behind", at)
 				}
 			}
@@ -151,6 +151,6 @@ func TestAPatchHidesNoWatchThatStandsStill(t *testing.T) {
 	r := newRig(t, c, aPod("a", "Succeeded"))
 	deleted := r.stallWatch(5 * time.Second)
 	if deleted < thawed+10*time.Minute || deleted > thawed+11*time.Minute {
-		t.Errorf("it is deleted after %s, and has been seen to match since %s; sent %v", deleted, thawed, r.took())
+		t.Errorf("it is deleted after %s, and has been seen to match since %s; sent %v", deleted, thawed, r.pods.took())
 	}
 }

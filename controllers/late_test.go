@@ -28,8 +28,8 @@ func TestALatePassDoesNotOverlookABreak(t *testing.T) {
 			r.pass()
 			r.clock.Step(time.Second)
 			r.pass()
-			if len(r.names()) != tc.left {
-				t.Errorf("after a pass that came %s after a change %v are left, want %d", tc.late, r.names(), tc.left)
+			if len(r.pods.names()) != tc.left {
+				t.Errorf("after a pass that came %s after a change %v are left, want %d", tc.late, r.pods.names(), tc.left)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestABreakByTimeIsNotOverlooked(t *testing.T) {
 			c.Spec.Rules[0].For, c.Spec.Rules[0].When = "5m", tc.when
 			r := newRig(t, c, aPod("a", "Succeeded"))
 			began, late, passes := r.clock.Now(), tc.late, 0
-			for next := r.pass(); len(r.names()) > 0; next = r.pass() {
+			for next := r.pass(); len(r.pods.names()) > 0; next = r.pass() {
 				r.clock.Step(next.RequeueAfter)
 				if at := r.clock.Since(began); at >= 2*time.Minute {
 					r.clock.Step(late)

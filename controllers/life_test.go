@@ -62,28 +62,31 @@ func deleting(r *rig) {
 }
 
 func leaving(r *rig) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.objects["shop"].SetDeletionTimestamp(&metav1.Time{Time: epoch})
+	r.pods.mu.Lock()
+	defer r.pods.mu.Unlock()
+	r.pods.objects["shop"].SetDeletionTimestamp(&metav1.Time{Time: epoch})
 }
 
 func gone(name string) func(r *rig) {
 	return func(r *rig) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.objects, name)
+		r.pods.mu.Lock()
+		defer r.pods.mu.Unlock()
+		delete(r.pods.objects, name)
 	}
 }
 
 func refusing(answer func(verb, name string) *apierrors.StatusError) func(r *rig) {
 	return func(r *rig) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.answer = answer
+		r.pods.mu.Lock()
+		defer r.pods.mu.Unlock()
+		r.pods.answer = answer
 	}
 }
 
-func putting(name, phase string) func(r *rig) { return func(r *rig) { r.put(aPod(name, phase)) } }
+// freezing has the watches know what there is now, until they are told otherwise.
+func freezing(r *rig) { r.pods.freeze() }
+
+func putting(name, phase string) func(r *rig) { return func(r *rig) { r.pods.put(aPod(name, phase)) } }
 
 func all(do ...func(r *rig)) func(r *rig) {
 	return func(r *rig) {
@@ -97,7 +100,7 @@ func held(name string) func(r *rig) {
 	return func(r *rig) {
 		p := aPod(name, "Succeeded")
 		p.SetFinalizers([]string{"example.com/hold"})
-		r.put(p)
+		r.pods.put(p)
 	}
 }
 
@@ -117,15 +120,15 @@ func slow(answer func(verb, name string) *apierrors.StatusError) func(r *rig) {
 func accepted(string, string) *apierrors.StatusError { return nil }
 
 func unreadable(r *rig) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trouble = plan.Target{State: plan.Forbidden, Detail: "is not allowed to get pods"}
+	r.pods.mu.Lock()
+	defer r.pods.mu.Unlock()
+	r.pods.trouble = plan.Target{State: plan.Forbidden, Detail: "is not allowed to get pods"}
 }
 
 func readable(r *rig) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trouble = plan.Target{}
+	r.pods.mu.Lock()
+	defer r.pods.mu.Unlock()
+	r.pods.trouble = plan.Target{}
 }
 
 // TestLifeOfOneThatStays carries Cleaners that stay from pass to pass.
@@ -160,18 +163,18 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		},
 		"Restarted": {
 			reason: "an object that is not wanted any more is not deleted at a version that nobody has judged", steps: []step{
-				{all((*rig).freeze, putting("a", "Running")), `again in 1s; sent delete a, delete a, delete c; left a, b; said Normal Deleted done: deleted 1: c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{all(freezing, putting("a", "Running")), `again in 1s; sent delete a, delete a, delete c; left a, b; said Normal Deleted done: deleted 1: c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 				{after(time.Second), `again in 1s; sent delete a; left a, b; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 2; counted 1 acted, 0 failed`},
 			},
 		},
 		"Labelled": {
 			reason: "one that is wanted still is deleted at its new version", steps: []step{
-				{all((*rig).freeze, putting("a", "Succeeded")), `again in 1h0m0s; sent delete a, delete a, delete c; left b; said Normal Deleted done: deleted 2: c.pods/v1, a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{all(freezing, putting("a", "Succeeded")), `again in 1h0m0s; sent delete a, delete a, delete c; left b; said Normal Deleted done: deleted 2: c.pods/v1, a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
 		"Gone": {
 			reason: "one that has gone is gone", steps: []step{
-				{all((*rig).freeze, gone("a")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{all(freezing, gone("a")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 1 acted, 0 failed`},
 			},
 		},
@@ -258,7 +261,7 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		},
 		"EvictsHeld": {
 			reason: "that a Pod is evicted says not that it is gone", actions: []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}, steps: []step{
-				{all(held("a"), (*rig).freeze), `again in 1s; sent evict a, evict c; left a, b; said Normal Evicted done: evicted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{all(held("a"), freezing), `again in 1s; sent evict a, evict c; left a, b; said Normal Evicted done: evicted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Second), `again in 1s; sent evict a, evict a, evict c; left a, b; said Normal Evicted done: evicted 1: c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
@@ -328,18 +331,18 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		},
 		"ConfirmedAbsent": {
 			reason: "what is absent is read live", spec: absent, steps: []step{
-				{(*rig).freeze, `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{freezing, `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 			},
 		},
 		"ThereAfterAll": {
 			reason: "what is there after all proves that the watches are behind", spec: absent, steps: []step{
-				{all((*rig).freeze, putting("x", "Running")), `again in 1s; left a, b, c, x; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{all(freezing, putting("x", "Running")), `again in 1s; left a, b, c, x; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Second), `again in 2s; left a, b, c, x; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
 		"Unreadable": {
 			reason: "what cannot be read proves nothing", spec: absent, steps: []step{
-				{all((*rig).freeze, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
+				{all(freezing, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Second), `again in 2s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
@@ -348,7 +351,7 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				absent(c)
 				c.Spec.Rules[0].Confirm[0].Name = ""
 			}, steps: []step{
-				{all((*rig).freeze, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
+				{all(freezing, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
 				{all(readable, after(time.Second)), `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 			},
 		},
@@ -396,15 +399,15 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		"Syncing": {
 			reason: "that watches begin is no news for a while", steps: []step{
 				{gone("x"), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{all(after(warmUp-time.Second), func(r *rig) { r.syncing = true }), `again in 1s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{all(after(warmUp-time.Second), func(r *rig) { r.pods.syncing = true }), `again in 1s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Ready True NotSynced; TargetsResolved False NotSynced; counted 2 acted, 0 failed`},
-				{func(r *rig) { r.syncing = false }, `again in 1s; left b; Ready True NotSynced; TargetsResolved False NotSynced; counted 2 acted, 0 failed`},
+				{func(r *rig) { r.pods.syncing = false }, `again in 1s; left b; Ready True NotSynced; TargetsResolved False NotSynced; counted 2 acted, 0 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 2 acted, 0 failed`},
 			},
 		},
 		"SyncingAtFirst": {
 			reason: "but is, where nothing was said before", steps: []step{
-				{func(r *rig) { r.syncing = true }, `again in 1h0m0s; left a, b, c; Ready True NotSynced; TargetsResolved False NotSynced`},
+				{func(r *rig) { r.pods.syncing = true }, `again in 1h0m0s; left a, b, c; Ready True NotSynced; TargetsResolved False NotSynced`},
 			},
 		},
 		"Protected": {
@@ -487,14 +490,14 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"Changed": {
 			reason: "the conditions are asked on live reads", steps: []step{
-				{all((*rig).freeze, putting("a", "Running")), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
+				{all(freezing, putting("a", "Running")), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
 				{after(time.Second), `again in 1s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
 				{after(time.Second / 2), `again in 500ms; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
 			},
 		},
 		"Newer": {
 			reason: "what live reads show besides is not agreed on yet", steps: []step{
-				{all((*rig).freeze, putting("d", "Succeeded")), `again in 1s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
+				{all(freezing, putting("d", "Succeeded")), `again in 1s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
 				{after(time.Second), `again in 1s; left a, b, d; Evaluated True Unconfirmed; Ready True Unconfirmed; TargetsResolved True Resolved; resolved 2; next 01:00:02`},
 			},
 		},
@@ -505,7 +508,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"Unreadable": {
 			reason: "what cannot be read proves nothing", steps: []step{
-				{all((*rig).freeze, unreadable), `again in 1s; left a, b; Ready False AccessDenied; Stalled True AccessDenied; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
+				{all(freezing, unreadable), `again in 1s; left a, b; Ready False AccessDenied; Stalled True AccessDenied; TargetsResolved True Resolved; resolved 2; next 01:00:01`},
 				{after(time.Second), `again in 2s; left a, b; Ready False AccessDenied; Stalled True AccessDenied; TargetsResolved True Resolved; resolved 2; next 01:00:03`},
 			},
 		},
@@ -544,7 +547,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		"Replaced": {
 			reason: "another object of the name stays, and the next run has a pause before it", steps: []step{
 				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is no longer true: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
+				{all(refusing(nil), gone("a"), func(r *rig) { p := aPod("a", "Running"); p.SetUID("other"); r.pods.put(p) }, after(time.Minute)), `again in 1h0m0s; left a, b; said Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (spec.conditions[0] is no longer true: pods.items.all(p, p.status.phase == "Succeeded")); Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
 				{after(time.Second), `again in 59m59s; left a, b; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 2; next 02:01:00; counted 0 acted, 2 failed`},
 			},
 		},

@@ -84,7 +84,7 @@ func TestAPassEndsInTime(t *testing.T) {
 				}
 				r.clock.Step(again)
 			}
-			same(t, "requests", nil, r.took())
+			same(t, "requests", nil, r.pods.took())
 			slow = false
 			r.pass()
 			if e := r.cleaner(); e != nil && e.Status.LastEvaluation.Reason == v1alpha1.ReasonUnconfirmed {
@@ -135,7 +135,7 @@ func TestFewObjectsAreReadForABatch(t *testing.T) {
 	if is := most.Load(); is > plan.MaxReads || is == 0 {
 		t.Errorf("%d objects were read for a batch", is)
 	}
-	if left := len(r.names()); left > 0 {
+	if left := len(r.pods.names()); left > 0 {
 		t.Errorf("%d objects are left, after %d reads: %+v", left, all.Load(), r.cleaner().Status.LastEvaluation)
 	}
 }
@@ -150,14 +150,14 @@ func TestAnItemRestsOnFewObjects(t *testing.T) {
 	}
 	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
 	r.pass()
-	same(t, "requests", []string{"delete b"}, r.took())
+	same(t, "requests", []string{"delete b"}, r.pods.took())
 	after(time.Minute)(r)
 	r.pass()
 	e := r.cleaner().Status.LastEvaluation
 	if len(e.Errors) != 1 || e.Errors[0].Field != "rules[0].confirm" || !strings.Contains(e.Errors[0].Message, "give fewer names") {
 		t.Errorf("its status says %+v", e)
 	}
-	same(t, "requests", nil, r.took())
+	same(t, "requests", nil, r.pods.took())
 }
 
 // Whatever a pass waits for while it has its turn, it ends when others wait, and says nothing of it at once.
@@ -235,9 +235,9 @@ func TestStepsAreMadeAnewByOneEvaluation(t *testing.T) {
 	r := sharing(t, n)
 	var known atomic.Int32
 	r.onKnown(func() { known.Add(1) })
-	r.answer = func(_, name string) *apierrors.StatusError { return refuseB(name) }
+	r.pods.answer = func(_, name string) *apierrors.StatusError { return refuseB(name) }
 	r.pass()
-	sent := r.took()
+	sent := r.pods.took()
 	if !slices.Contains(sent, "patch s-0") {
 		t.Errorf("it has sent %v", sent)
 	}
@@ -249,16 +249,16 @@ func TestStepsAreMadeAnewByOneEvaluation(t *testing.T) {
 // A step that has to be made anew when no time is left is not taken.
 func TestNoStepIsMadeAnewTooLate(t *testing.T) {
 	r := sharing(t, 1)
-	r.answer = func(_, name string) *apierrors.StatusError {
+	r.pods.answer = func(_, name string) *apierrors.StatusError {
 		if strings.HasPrefix(name, "b-") {
 			r.clock.Step(passLimit)
 		}
 		return refuseB(name)
 	}
 	r.pass()
-	same(t, "requests", []string{"patch a-0", "patch b-0"}, r.took())
-	r.answer = nil
+	same(t, "requests", []string{"patch a-0", "patch b-0"}, r.pods.took())
+	r.pods.answer = nil
 	r.clock.Step(time.Minute)
 	r.pass()
-	same(t, "requests", []string{"patch b-0", "patch s-0"}, r.took())
+	same(t, "requests", []string{"patch b-0", "patch s-0"}, r.pods.took())
 }

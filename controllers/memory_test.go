@@ -94,10 +94,10 @@ func TestWhoeverAsksReadsOnceAnInterval(t *testing.T) {
 	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c, aPod("a", "Succeeded"))
-			r.freeze()
-			r.put(aPod("a", "Running")) // which the watches do not know
+			r.pods.freeze()
+			r.pods.put(aPod("a", "Running")) // which the watches do not know
 			reads := 0
-			r.listed = func() { reads++ }
+			r.pods.listed = func() { reads++ }
 			asked := 0
 			for second := range 10 {
 				for range 20 {
@@ -107,7 +107,7 @@ func TestWhoeverAsksReadsOnceAnInterval(t *testing.T) {
 					must(t, r.store.Update(t.Context(), c))
 					r.pass()
 				}
-				if got := reads + r.gets; got != second+1 {
+				if got := reads + r.pods.gets; got != second+1 {
 					t.Fatalf("after %d s, and being asked %d times, it has read live %d times", second, asked, got)
 				}
 				r.clock.Step(DefaultMinInterval)

@@ -28,7 +28,7 @@ func TestALongNameIsLeftAlone(t *testing.T) {
 	long := strings.Repeat("a", 5000)
 	r := newRig(t, c, aPod(long, "Succeeded"), aPod("b", "Succeeded"))
 	r.pass()
-	if left := r.names(); len(left) != 1 || left[0] != long {
+	if left := r.pods.names(); len(left) != 1 || left[0] != long {
 		t.Errorf("%d objects are left", len(left))
 	}
 	s := r.cleaner().Status
@@ -67,15 +67,15 @@ func TestANameWithSpacesIsReadBack(t *testing.T) {
 	spaced := aPod(name, "Succeeded")
 	spaced.SetUID("spaced")
 	r := newRig(t, c, spaced, aPod("b", "Succeeded"))
-	r.answer = refuses
+	r.pods.answer = refuses
 	r.pass()
 	if run := r.cleaner().Status.Run; run == nil || len(run.Rows) != 2 {
 		t.Fatalf("no run is open: %+v", run)
 	}
 	r.memories = memories{} // a restart
-	r.answer = nil
+	r.pods.answer = nil
 	r.try(6, time.Minute)
-	if left := r.names(); len(left) > 0 {
+	if left := r.pods.names(); len(left) > 0 {
 		t.Errorf("left is %q", left)
 	}
 	run := r.cleaner().Status.Unsent
@@ -99,7 +99,7 @@ func TestANameThatIsNotUTF8IsLeftAlone(t *testing.T) {
 				pod.SetUID("odd")
 				r := newRig(t, c, pod, aPod("b", "Succeeded"))
 				r.try(6, time.Minute)
-				if left := r.names(); len(left) != 1 || left[0] != odd {
+				if left := r.pods.names(); len(left) != 1 || left[0] != odd {
 					t.Errorf("left is %q", left)
 				}
 				run := cmp.Or(r.cleaner().Status.Unsent, r.cleaner().Status.Run)
@@ -136,7 +136,7 @@ func TestNamesThatGrowInJSON(t *testing.T) {
 			for i := range 300 {
 				pod := aPod(fmt.Sprint(long, i), "Succeeded")
 				pod.SetUID(types.UID(fmt.Sprint(i)))
-				r.put(pod)
+				r.pods.put(pod)
 			}
 			largest := 0
 			r.client = interceptor.NewClient(r.store, interceptor.Funcs{
@@ -149,7 +149,7 @@ func TestNamesThatGrowInJSON(t *testing.T) {
 				},
 			})
 			r.try(20, time.Minute)
-			left := r.names()
+			left := r.pods.names()
 			if want := map[bool]int{true: 300}[tc.left]; len(left) != want || slices.Contains(left, "zz") {
 				t.Errorf("left are %d objects, want %d; the largest status has %d bytes", len(left), want, largest)
 			}

@@ -48,14 +48,14 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 			if result := r.pass(); result.RequeueAfter != turnRetry || r.cleaner().Status.LastEvaluation != nil || r.cleaner().Status.Run != nil {
 				t.Errorf("it comes back in %s, and says %+v", result.RequeueAfter, r.cleaner().Status)
 			}
-			same(t, "requests", nil, r.took())
+			same(t, "requests", nil, r.pods.took())
 			other.EndPass()
 			if len(called) != 1 || called[0] != r.key() {
 				t.Fatalf("%v was called", called)
 			}
 			after(turnRetry)(r)
 			r.pass()
-			same(t, "requests", []string{"delete a"}, r.took())
+			same(t, "requests", []string{"delete a"}, r.pods.took())
 			if in := r.memories.memoryOf(r.key()).judged.in; len(in.Snapshot) > 0 {
 				t.Error("what was read is kept after the turn")
 			}
@@ -72,7 +72,7 @@ func TestReadsBeyondTheMost(t *testing.T) {
 	if e == nil || e.Reason != v1alpha1.ReasonReadFailed || !strings.Contains(e.Message, "more than 256 MiB") || !strings.Contains(e.Message, "select fewer objects") {
 		t.Errorf("its status says %+v", e)
 	}
-	same(t, "requests", nil, r.took())
+	same(t, "requests", nil, r.pods.took())
 }
 
 // What is seen is let go of when it is looked at anew.
@@ -148,7 +148,7 @@ func TestLiveReadsEndWithThePass(t *testing.T) {
 			if e := r.cleaner().Status.LastEvaluation; e == nil || e.Reason != v1alpha1.ReasonUnconfirmed || !strings.Contains(e.Message, slowReads) {
 				t.Errorf("its status says %+v", e)
 			}
-			same(t, "requests", nil, r.took())
+			same(t, "requests", nil, r.pods.took())
 		})
 	}
 }

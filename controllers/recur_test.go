@@ -100,7 +100,7 @@ func TestWhatCannotBeRecordedIsOver(t *testing.T) {
 		for range 3 {
 			_, _ = r.Reconcile(t.Context(), r.request()) // it fails, and says so
 		}
-		if got := r.names(); !slices.Equal(got, step.left) {
+		if got := r.pods.names(); !slices.Equal(got, step.left) {
 			t.Fatalf("%s: left %v, want %v", step.what, got, step.left)
 		}
 	}
@@ -142,12 +142,12 @@ func TestNothingHoldsWhileNobodyLooks(t *testing.T) {
 			r.pass()
 			r.clock.Step(time.Minute)
 			r.pass()
-			if got := r.names(); !slices.Equal(got, tc.left) {
+			if got := r.pods.names(); !slices.Equal(got, tc.left) {
 				t.Errorf("left %v, want %v", got, tc.left)
 			}
 			r.clock.Step(4 * time.Minute)
 			r.pass()
-			if got := r.names(); len(got) > 0 {
+			if got := r.pods.names(); len(got) > 0 {
 				t.Errorf("left %v in the end", got)
 			}
 		})
@@ -178,7 +178,7 @@ func TestForIsSeenBetweenTheTimes(t *testing.T) {
 	} {
 		step.do(r)
 		r.pass()
-		if got := r.names(); !slices.Equal(got, step.left) {
+		if got := r.pods.names(); !slices.Equal(got, step.left) {
 			t.Fatalf("at %s: left %v, want %v", r.clock.Now().Format(time.TimeOnly), got, step.left)
 		}
 	}
@@ -204,7 +204,7 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 		step(r)
 		r.pass()
 	}
-	if got := r.names(); !slices.Equal(got, []string{"b"}) || r.cleaner().Status.LastScheduleTime != nil {
+	if got := r.pods.names(); !slices.Equal(got, []string{"b"}) || r.cleaner().Status.LastScheduleTime != nil {
 		t.Fatalf("left %v, recorded %v", got, r.cleaner().Status.LastScheduleTime)
 	}
 	ends = true
@@ -213,7 +213,7 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 	if st := r.cleaner().Status; st.LastScheduleTime == nil || st.Unsent == nil && (st.Run == nil || st.Run.Result == "") {
 		t.Errorf("recorded %v; run %+v, unsent %+v", st.LastScheduleTime, st.Run, st.Unsent)
 	}
-	if got := r.names(); !slices.Equal(got, []string{"b"}) {
+	if got := r.pods.names(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("left %v", got)
 	}
 }

@@ -26,29 +26,29 @@ func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
 	r := newRig(t, c, pods...)
 	tells := func(objects, reads, requests int) {
 		t.Helper()
-		r.gets = 0
+		r.pods.gets = 0
 		r.pass()
 		want := fmt.Sprintf("Mode is DryRun: %d objects would be acted on; nothing was changed.", objects)
 		if got := r.cleaner().Status.LastEvaluation.Message; got != want {
 			t.Errorf("it says %q, want %q", got, want)
 		}
-		if sent := r.took(); len(sent) != requests {
+		if sent := r.pods.took(); len(sent) != requests {
 			t.Errorf("%d requests were sent, want %d", len(sent), requests)
 		}
-		if r.gets != reads {
-			t.Errorf("%d objects were read, want %d", r.gets, reads)
+		if r.pods.gets != reads {
+			t.Errorf("%d objects were read, want %d", r.pods.gets, reads)
 		}
 	}
 	tells(all, all, all)
 	r.clock.Step(time.Minute)
 	tells(all, 0, 0) // nothing of it has changed
 	r.clock.Step(time.Minute)
-	r.put(aPod("p-0000", "Succeeded"))
-	r.put(aPod("more", "Succeeded"))
+	r.pods.put(aPod("p-0000", "Succeeded"))
+	r.pods.put(aPod("more", "Succeeded"))
 	tells(all+1, 2, 2)
 	r.clock.Step(time.Minute)
 	gone("more")(r)
-	r.put(aPod("p-0001", "Running"))
+	r.pods.put(aPod("p-0001", "Running"))
 	tells(all-1, 0, 0)
 	r.clock.Step(time.Minute)
 	r.edit(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} })

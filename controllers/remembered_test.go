@@ -51,7 +51,7 @@ func TestWhatAPassLeavesIsBounded(t *testing.T) {
 				after(time.Minute)(r)
 				r.pass()
 			}
-			r.took()
+			r.pods.took()
 			if left, counted := heap()-before, mem.CountBytes(); counted > share || left > share*3/2 || counted < share/16 {
 				t.Errorf("it has left %d KiB, counted with %d KiB, and its share is %d KiB", left>>10, counted>>10, share>>10)
 			}
@@ -126,7 +126,7 @@ func TestAFullNamespaceLeavesRoomForModestCleaners(t *testing.T) {
 			change(c)
 			r := newRig(t, c, aPod("a", "Succeeded"))
 			r.pass()
-			r.put(aPod("b", "Succeeded"))
+			r.pods.put(aPod("b", "Succeeded"))
 			for i := range 40 { // each takes all there is
 				key := types.NamespacedName{Namespace: r.key().Namespace, Name: fmt.Sprint("greedy-", i)}
 				m := r.memories.memoryOf(key)
@@ -138,7 +138,7 @@ func TestAFullNamespaceLeavesRoomForModestCleaners(t *testing.T) {
 				r.clock.Step(time.Minute)
 				r.pass()
 			}
-			if left := r.names(); len(left) > 0 {
+			if left := r.pods.names(); len(left) > 0 {
 				t.Errorf("it has not deleted %v: %s", left, r.line())
 			}
 		})

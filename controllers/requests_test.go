@@ -114,7 +114,7 @@ func (r *rig) droppedFor() string {
 // kept says that nothing was done on a request, that it is recorded as one, and why.
 func (r *rig) kept(why string, left ...string) {
 	r.t.Helper()
-	if got := r.names(); !slices.Equal(got, left) {
+	if got := r.pods.names(); !slices.Equal(got, left) {
 		r.t.Errorf("left %v at %s, want %v", got, r.clock.Now(), left)
 	}
 	if got, at := r.droppedFor(), r.cleaner().Status.LastRequestedAt; got != why || at != "1" {
@@ -251,8 +251,8 @@ func waitsForTheWatch(t *testing.T, after time.Duration) *rig {
 	must(t, r.store.Update(t.Context(), template))
 	asking("1")(r)
 	r.try(2, time.Minute)
-	if got, at := r.droppedFor(), r.cleaner().Status.LastRequestedAt; got != "" || at != "" || len(r.names()) == 0 {
-		t.Fatalf("dropped for %q, answered %q, left %v", got, at, r.names())
+	if got, at := r.droppedFor(), r.cleaner().Status.LastRequestedAt; got != "" || at != "" || len(r.pods.names()) == 0 {
+		t.Fatalf("dropped for %q, answered %q, left %v", got, at, r.pods.names())
 	}
 	r.try(1, after)
 	if over := r.droppedFor() == v1alpha1.ReasonRequestExpired; over != (after > time.Hour) {
@@ -277,8 +277,8 @@ func TestARequestIsOverWhateverHoldsIt(t *testing.T) {
 		"The author lacks rights": {hold: func(r *rig) { r.opts.ActWithoutAuthor = false }, free: func(r *rig) { r.opts.ActWithoutAuthor = true }},
 		"The template is missing": {change: func(c *v1alpha1.Cleaner) { *c = *using() }, hold: nothing, free: nothing},
 		"The key is missing":      {hold: func(r *rig) { keys, r.keys = r.keys, noKeys{} }, free: func(r *rig) { r.keys = keys }, blind: true},
-		"The watch begins late":   {hold: func(r *rig) { r.syncing = true }, free: func(r *rig) { r.syncing = false }},
-		"A deed is refused":       {hold: func(r *rig) { r.answer = refuses }, free: func(r *rig) { r.answer = nil }},
+		"The watch begins late":   {hold: func(r *rig) { r.pods.syncing = true }, free: func(r *rig) { r.pods.syncing = false }},
+		"A deed is refused":       {hold: func(r *rig) { r.pods.answer = refuses }, free: func(r *rig) { r.pods.answer = nil }},
 		"Nothing is recorded":     {hold: func(r *rig) { full = r.filling(); *full = true }, free: func(*rig) { *full = false }, blind: true},
 		"A rule has to wait":      {change: func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].For = "30m" }, hold: nothing, free: nothing},
 	}) {
@@ -329,7 +329,7 @@ func TestARequestDoesNotWaitForARun(t *testing.T) {
 			r := newRig(t, c, aPod("a", "Succeeded"))
 			r.pass()
 			r.clock.Step(31 * time.Minute)
-			r.answer = refuses
+			r.pods.answer = refuses
 			r.try(2, time.Minute)
 			if run := r.cleaner().Status.Run; run == nil || run.Result != "" {
 				t.Fatalf("no run is open: %+v", run)
@@ -341,12 +341,12 @@ func TestARequestDoesNotWaitForARun(t *testing.T) {
 			if got := r.droppedFor(); asks != nil && got != v1alpha1.ReasonRequestExpired {
 				t.Errorf("while the run is open the status says %q of the request", got)
 			}
-			r.answer = nil
+			r.pods.answer = nil
 			p := aPod("a", "Succeeded")
 			p.SetUID("another")
-			r.put(p)
+			r.pods.put(p)
 			r.try(6, 10*time.Minute)
-			if got := r.names(); !slices.Equal(got, []string{"a"}) {
+			if got := r.pods.names(); !slices.Equal(got, []string{"a"}) {
 				t.Errorf("left %v at %s", got, r.clock.Now())
 			}
 			if run := r.cleaner().Status.Run; run != nil && run.Result == "" {
@@ -381,20 +381,20 @@ func TestARequestIsRecordedWithItsRun(t *testing.T) {
 	r.pass()
 	*full = true
 	asking("1")(r)
-	r.answer = func(_, name string) *apierrors.StatusError { // somebody makes it anew at that moment
+	r.pods.answer = func(_, name string) *apierrors.StatusError { // somebody makes it anew at that moment
 		p := aPod("a", "Succeeded")
 		p.SetUID("second")
-		r.keep(p)
-		r.answer = nil
+		r.pods.keep(p)
+		r.pods.answer = nil
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, errors.New("another one"))
 	}
 	r.try(1, time.Minute)
-	if got := r.took(); len(got) != 1 || r.cleaner().Status.LastRequestedAt != "1" {
+	if got := r.pods.took(); len(got) != 1 || r.cleaner().Status.LastRequestedAt != "1" {
 		t.Fatalf("sent %v, recorded %q", got, r.cleaner().Status.LastRequestedAt)
 	}
 	r.memories = memories{}
 	r.try(3, time.Minute)
-	if got := r.took(); len(got) > 0 {
+	if got := r.pods.took(); len(got) > 0 {
 		t.Errorf("after a restart it has sent %v", got)
 	}
 }
@@ -406,15 +406,15 @@ func TestARunThatWasAskedForGoesOn(t *testing.T) {
 	r := newRig(t, c, aPod("a", "Succeeded"))
 	r.pass()
 	asking("1")(r)
-	r.answer = refuses
+	r.pods.answer = refuses
 	r.try(30, time.Minute)
 	if run := r.cleaner().Status.Run; run == nil || run.Result != "" {
 		t.Fatalf("no run is open: %+v", run)
 	}
 	r.kept("", "a")
-	r.answer = nil
+	r.pods.answer = nil
 	r.try(6, time.Minute)
-	if got := r.names(); len(got) > 0 {
+	if got := r.pods.names(); len(got) > 0 {
 		t.Errorf("left %v", got)
 	}
 }
@@ -469,7 +469,7 @@ func TestARequestEndsWithItsSpec(t *testing.T) {
 				r.pass()
 				r.clock.Step(time.Minute)
 			}
-			if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, tc.left) || asked == "" {
+			if got, asked := r.pods.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, tc.left) || asked == "" {
 				t.Errorf("left %v, want %v; answered %q", got, tc.left, asked)
 			}
 		})
@@ -488,7 +488,7 @@ func TestARequestEndsAtTheDeadline(t *testing.T) {
 		r.pass()
 		r.clock.Step(time.Minute)
 	}
-	if got := r.names(); !slices.Equal(got, []string{"a"}) || r.cleaner().Status.LastRequestedAt != "1" {
+	if got := r.pods.names(); !slices.Equal(got, []string{"a"}) || r.cleaner().Status.LastRequestedAt != "1" {
 		t.Errorf("left %v", got)
 	}
 }
@@ -503,7 +503,7 @@ func TestARequestIsOlderThanTheSchedule(t *testing.T) {
 	editing(func(c *v1alpha1.Cleaner) { c.Spec.TTL, c.Spec.Schedule = "", "0 0 1 1 *" })(r)
 	after(time.Minute)(r)
 	r.pass()
-	if got, asked := r.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, []string{"a"}) || asked != "1" {
+	if got, asked := r.pods.names(), r.cleaner().Status.LastRequestedAt; !slices.Equal(got, []string{"a"}) || asked != "1" {
 		t.Errorf("left %v; asked %q", got, asked)
 	}
 }

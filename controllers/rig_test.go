@@ -5,27 +5,18 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
-	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -54,7 +45,7 @@ import (
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // rig is a Reconciler of one Cleaner, c in the namespace shop, without a control plane: the Cleaner is in a store, and
-// Pods and the Namespace are behind a server that deletes and patches them, as far as the tests need, as an API server does.
+// Pods and the Namespace are behind a server.
 type rig struct {
 	*CleanerReconciler
 	t      *testing.T
@@ -62,23 +53,7 @@ type rig struct {
 	clock  *clocktesting.FakeClock
 	store  client.WithWatch
 	events *heard
-
-	mu      sync.Mutex
-	objects map[string]*unstructured.Unstructured // by name
-	// stale are what the watches know; nil: what there is.
-	stale map[string]*unstructured.Unstructured
-	// syncing says that the watches have not begun.
-	syncing bool
-	// listed is called when all Pods were read live, unless it is nil.
-	listed func()
-	// gets is how many Pods were read live, one at a time.
-	gets int
-	// trouble is what reads of Pods fail with.
-	trouble plan.Target
-	// answer is what requests that change something are answered with, unless it is nil.
-	answer func(verb, name string) *apierrors.StatusError
-	// sent are the requests that change something.
-	sent []string
+	pods   *podServer
 	// lease says that this process leads.
 	lease    bool
 	registry *prometheus.Registry
@@ -87,14 +62,15 @@ type rig struct {
 // newRig makes a rig of a Cleaner, which was created at epoch, and of Pods.
 func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructured) *rig {
 	t.Helper()
-	r := &rig{t: t, name: "c", clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, objects: map[string]*unstructured.Unstructured{}, lease: true}
-	r.put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "uid-shop"}}})
+	r := &rig{t: t, name: "c", clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, lease: true}
+	r.pods = &podServer{t: t, clock: r.clock, objects: map[string]*unstructured.Unstructured{}}
+	r.pods.put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "uid-shop"}}})
 	for _, p := range pods {
-		r.put(p)
+		r.pods.put(p)
 	}
 	c.Namespace, c.Name, c.UID, c.Generation, c.CreationTimestamp = "shop", r.name, "uid", 1, metav1.NewTime(epoch)
 
-	server := httptest.NewServer(r)
+	server := httptest.NewServer(r.pods)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1}
 	compiler, err := celenv.NewCompiler(celenv.Options{})
@@ -102,7 +78,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	r.registry = prometheus.NewRegistry()
 	count, err := metrics.New(r.registry)
 	must(t, err)
-	engine, err := watches.New(watches.Options{Config: config, Clock: r.clock, Discovery: r})
+	engine, err := watches.New(watches.Options{Config: config, Clock: r.clock, Discovery: r.pods})
 	must(t, err)
 	actuator, err := actuate.New(config, fair.NewSlots(deedsAtATime, r.clock))
 	must(t, err)
@@ -114,7 +90,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	}
 	r.CleanerReconciler = &CleanerReconciler{
 		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(deedsAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
-		own:  &clients.Set{Watched: reads(r.readWatched), Live: reads(r.readLive), Actuator: actuator},
+		own:  &clients.Set{Watched: reads(r.pods.readWatched), Live: reads(r.pods.readLive), Actuator: actuator},
 		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
@@ -165,54 +141,6 @@ func once() *v1alpha1.Cleaner {
 // Fresh says that this process leads.
 func (r *rig) Fresh() bool { return r.lease }
 
-// put stores an object at a new version.
-func (r *rig) put(o *unstructured.Unstructured) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.keep(o)
-}
-
-func (r *rig) keep(o *unstructured.Unstructured) {
-	version := 1
-	if before := r.objects[o.GetName()]; before != nil {
-		version, _ = strconv.Atoi(before.GetResourceVersion())
-		version++
-	}
-	o.SetResourceVersion(strconv.Itoa(version))
-	r.objects[o.GetName()] = o
-}
-
-// freeze has the watches know what there is now, until they are told otherwise.
-func (r *rig) freeze() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stale = map[string]*unstructured.Unstructured{}
-	for name, o := range r.objects {
-		r.stale[name] = o.DeepCopy()
-	}
-}
-
-// thaw has the watches know what there is.
-func (r *rig) thaw() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stale = nil
-}
-
-// names are those of the Pods that there are.
-func (r *rig) names() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var out []string
-	for name, o := range r.objects {
-		if o.GetKind() == "Pod" {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
 // line has the Reconciler look at the Cleaner once, and says what came of it in one line: when it comes back, what it has
 // sent, which Pods are left, which Events and conditions say so, and what is recorded.
 func (r *rig) line() string {
@@ -224,8 +152,8 @@ func (r *rig) line() string {
 			parts = append(parts, what+" "+strings.Join(list, ", "))
 		}
 	}
-	add("sent", r.took()...)
-	add("left", r.names()...)
+	add("sent", r.pods.took()...)
+	add("left", r.pods.names()...)
 	add("said", r.said()...)
 	c := r.cleaner()
 	if c == nil {
@@ -313,16 +241,6 @@ func (r *rig) did() []string {
 	return out
 }
 
-// took are the requests that were sent since the last time that it was asked.
-func (r *rig) took() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := r.sent
-	r.sent = nil
-	slices.Sort(out)
-	return out
-}
-
 // said are the Events since the last time that it was asked.
 func (r *rig) said() []string {
 	var out []string
@@ -381,160 +299,3 @@ func (r *rig) edit(change func(c *v1alpha1.Cleaner)) {
 type reads func(ctx context.Context, q snapshot.Query) plan.Target
 
 func (f reads) Read(ctx context.Context, q snapshot.Query) plan.Target { return f(ctx, q) }
-
-func (r *rig) readLive(_ context.Context, q snapshot.Query) plan.Target {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if q.Kind != "Namespace" && r.trouble.State != plan.Unknown {
-		return r.trouble
-	}
-	seen := readOf(r.t, r.objects, q)
-	if q.Kind == "Pod" && q.Name != "" {
-		r.gets++
-	}
-	if r.listed != nil && q.Name == "" {
-		r.listed()
-	}
-	return seen
-}
-
-func (r *rig) readWatched(_ context.Context, q snapshot.Query) plan.Target {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.syncing {
-		return plan.Target{State: plan.Unsynced, Detail: "the watch is beginning"}
-	}
-	if r.stale != nil {
-		return readOf(r.t, r.stale, q)
-	}
-	return readOf(r.t, r.objects, q)
-}
-
-// readOf reads as an API server would that has these objects.
-func readOf(t *testing.T, objects map[string]*unstructured.Unstructured, q snapshot.Query) plan.Target {
-	all := snapshot.NewObjects()
-	core := schema.GroupVersion{Version: "v1"}
-	for _, kind := range kinds() {
-		all.AddKind(core, kind)
-	}
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		if q.Name != "" && q.Name != name {
-			continue
-		}
-		if err := all.AddObject(objects[name].DeepCopy()); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := all.SortObjects(); err != nil {
-		t.Error(err)
-	}
-	if q.Kind == "pods" { // a row names the resource
-		q.Kind = "Pod"
-	}
-	return all.Read(t.Context(), q)
-}
-
-func kinds() []metav1.APIResource {
-	verbs := metav1.Verbs{"get", "list", "watch", "delete", "patch"}
-	return []metav1.APIResource{
-		{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true, Verbs: verbs},
-		{Name: "namespaces", SingularName: "namespace", Kind: "Namespace", Verbs: verbs},
-	}
-}
-
-// ServerResourcesForGroupVersionWithContext says what is served.
-func (r *rig) ServerResourcesForGroupVersionWithContext(_ context.Context, groupVersion string) (*metav1.APIResourceList, error) {
-	if groupVersion != "v1" {
-		return nil, apierrors.NewNotFound(schema.GroupResource{}, groupVersion)
-	}
-	return &metav1.APIResourceList{GroupVersion: "v1", APIResources: kinds()}, nil
-}
-
-// ServeHTTP deletes, evicts and patches Pods.
-func (r *rig) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	name, subresource, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/api/v1/namespaces/shop/pods/"), "/")
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		r.t.Error(err)
-	}
-	answer, failed := r.serve(req, name, subresource, body)
-	if failed != nil {
-		failed.ErrStatus.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		w.WriteHeader(int(failed.ErrStatus.Code))
-		answer = failed.ErrStatus
-	}
-	if err := json.NewEncoder(w).Encode(answer); err != nil {
-		r.t.Error(err)
-	}
-}
-
-func (r *rig) serve(req *http.Request, name, subresource string, body []byte) (any, *apierrors.StatusError) {
-	gr := schema.GroupResource{Resource: "pods"}
-	o := r.objects[name]
-	if req.Method == http.MethodGet {
-		if o == nil {
-			return nil, apierrors.NewNotFound(gr, name)
-		}
-		return o.Object, nil
-	}
-	verb := map[string]string{http.MethodDelete: "delete", http.MethodPatch: "patch", http.MethodPost: "evict"}[req.Method]
-	var options metav1.DeleteOptions
-	switch {
-	case verb == "delete":
-		must(r.t, json.Unmarshal(body, &options))
-	case subresource == "eviction":
-		var eviction struct{ DeleteOptions metav1.DeleteOptions }
-		must(r.t, json.Unmarshal(body, &eviction))
-		options = eviction.DeleteOptions
-	}
-	dry := len(options.DryRun) > 0 || req.URL.Query().Get("dryRun") != ""
-	r.sent = append(r.sent, strings.TrimSpace(fmt.Sprintf("%s %s %s", verb, name, map[bool]string{true: "dry run"}[dry])))
-	if r.answer != nil {
-		if failed := r.answer(verb, name); failed != nil {
-			return nil, failed
-		}
-		o = r.objects[name] // it may have been changed
-	}
-	if o == nil {
-		return nil, apierrors.NewNotFound(gr, name)
-	}
-	if p := options.Preconditions; verb != "patch" && (p == nil || *p.UID != o.GetUID() || *p.ResourceVersion != o.GetResourceVersion()) {
-		return nil, apierrors.NewConflict(gr, name, fmt.Errorf("the precondition does not hold"))
-	}
-	if verb == "patch" {
-		return r.patch(o, body, dry)
-	}
-	if !dry && len(o.GetFinalizers()) > 0 {
-		held := o.DeepCopy()
-		held.SetDeletionTimestamp(&metav1.Time{Time: r.clock.Now()})
-		held.SetDeletionGracePeriodSeconds(new(int64))
-		r.keep(held)
-		return held.Object, nil
-	}
-	if !dry {
-		delete(r.objects, name)
-	}
-	return metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Details: &metav1.StatusDetails{Name: name, UID: o.GetUID()}}, nil
-}
-
-// patch merges.
-func (r *rig) patch(o *unstructured.Unstructured, body []byte, dry bool) (any, *apierrors.StatusError) {
-	var asked metav1.PartialObjectMetadata
-	must(r.t, json.Unmarshal(body, &asked))
-	if asked.UID != o.GetUID() || asked.ResourceVersion != o.GetResourceVersion() {
-		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, o.GetName(), fmt.Errorf("it has changed"))
-	}
-	before, err := json.Marshal(o.Object)
-	must(r.t, err)
-	after, err := jsonpatch.MergePatch(before, body)
-	must(r.t, err)
-	now := &unstructured.Unstructured{}
-	must(r.t, now.UnmarshalJSON(after))
-	if !dry && !equality.Semantic.DeepEqual(o, now) {
-		r.keep(now)
-	}
-	return now.Object, nil
-}

@@ -34,15 +34,15 @@ func TestARowIsReadOnceMore(t *testing.T) {
 	for name, c := range map[string]*v1alpha1.Cleaner{"Target": once(), "Rule": onceBy(deletes())} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
-			r.listed = func() {
-				if p := r.objects["a"]; p != nil {
-					r.keep(p.DeepCopy())
+			r.pods.listed = func() {
+				if p := r.pods.objects["a"]; p != nil {
+					r.pods.keep(p.DeepCopy())
 				}
 			}
 			r.pass()
-			same(t, "requests", []string{"delete a", "delete a", "delete b"}, r.took())
+			same(t, "requests", []string{"delete a", "delete a", "delete b"}, r.pods.took())
 			if r.cleaner() != nil {
-				t.Errorf("the Cleaner is there, and so are %v", r.names())
+				t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 			}
 		})
 	}
@@ -51,14 +51,14 @@ func TestARowIsReadOnceMore(t *testing.T) {
 // What an object has become counts: one that is not to be deleted any more is left.
 func TestARowThatHasChangedIsDecidedOn(t *testing.T) {
 	r := newRig(t, onceBy(deletes()), aPod("a", "Succeeded"), aPod("b", "Succeeded"))
-	r.listed = func() {
-		if r.objects["a"].Object["status"].(map[string]any)["phase"] == "Succeeded" {
-			r.keep(aPod("a", "Running"))
+	r.pods.listed = func() {
+		if r.pods.objects["a"].Object["status"].(map[string]any)["phase"] == "Succeeded" {
+			r.pods.keep(aPod("a", "Running"))
 		}
 	}
 	r.pass()
-	same(t, "requests", []string{"delete a", "delete b"}, r.took())
-	same(t, "left", []string{"a"}, r.names())
+	same(t, "requests", []string{"delete a", "delete b"}, r.pods.took())
+	same(t, "left", []string{"a"}, r.pods.names())
 	same(t, "said", []string{
 		"Normal Deleted done: deleted 1: b.pods/v1 (it is done)",
 		"Warning Partial run 1: 1 pods/v1 deleted, 1 pods/v1 kept (1 of 2 objects were not deleted)",
@@ -69,7 +69,7 @@ func TestARowThatHasChangedIsDecidedOn(t *testing.T) {
 func TestARowThatChangesEachTime(t *testing.T) {
 	r := newRig(t, onceBy(deletes()), aPod("a", "Succeeded"))
 	refusing(func(string, string) *apierrors.StatusError {
-		r.keep(r.objects["a"].DeepCopy())
+		r.pods.keep(r.pods.objects["a"].DeepCopy())
 		return nil
 	})(r)
 	same(t, "the pass", "again in 1s; sent delete a, delete a, delete a, delete a; left a; Evaluated True ConditionsMet; Ready False TargetUnstable; Reconciling True TargetUnstable; Stalled True TargetUnstable; TargetsResolved True Resolved; resolved 1; held by cleaner.vtex.dev/run; run 1, shop/a, ", r.line())
@@ -77,7 +77,7 @@ func TestARowThatChangesEachTime(t *testing.T) {
 	r.clock.Step(time.Second)
 	r.pass()
 	if r.cleaner() != nil {
-		t.Errorf("the Cleaner is there, and so are %v", r.names())
+		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 	}
 }
 
@@ -92,20 +92,20 @@ func TestARowGoesOnWithItsNextAction(t *testing.T) {
 		return nil
 	})(r)
 	r.pass()
-	same(t, "requests", []string{"delete a", "delete b", "patch a", "patch b"}, r.took())
+	same(t, "requests", []string{"delete a", "delete b", "patch a", "patch b"}, r.pods.took())
 	for range 4 { // beyond what a confirmation serves
 		r.clock.Step(8 * time.Second)
 		r.pass()
 	}
-	if sent := r.took(); slices.Contains(sent, "patch a") || !slices.Contains(sent, "delete a") {
+	if sent := r.pods.took(); slices.Contains(sent, "patch a") || !slices.Contains(sent, "delete a") {
 		t.Errorf("it has sent %v", sent)
 	}
 	refusing(nil)(r)
 	r.clock.Step(time.Minute)
 	r.pass()
-	same(t, "requests", []string{"delete a"}, r.took())
+	same(t, "requests", []string{"delete a"}, r.pods.took())
 	if r.cleaner() != nil {
-		t.Errorf("the Cleaner is there, and so are %v", r.names())
+		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 	}
 }
 
@@ -126,12 +126,12 @@ func TestARowWaitsForAnEarlierAction(t *testing.T) {
 		r.pass()
 		r.clock.Step(time.Minute)
 	}
-	same(t, "requests", []string{"patch z", "patch z", "patch z", "patch z", "patch z"}, r.took())
+	same(t, "requests", []string{"patch z", "patch z", "patch z", "patch z", "patch z"}, r.pods.took())
 	t.Run("ItIsDone", func(t *testing.T) {
 		refusing(nil)(r)
 		r.pass()
-		same(t, "requests", []string{"delete y", "patch z"}, r.took())
-		same(t, "left", []string{"z"}, r.names())
+		same(t, "requests", []string{"delete y", "patch z"}, r.pods.took())
+		same(t, "left", []string{"z"}, r.pods.names())
 	})
 }
 
@@ -148,15 +148,15 @@ func TestARowAfterAnObjectThatWasMadeAnew(t *testing.T) {
 			made = true
 			another := aPod("z", "Succeeded")
 			another.SetUID("another")
-			r.keep(another)
+			r.pods.keep(another)
 		}
 		return nil
 	})(r)
 	r.pass()
 	r.clock.Step(time.Minute)
 	r.pass()
-	same(t, "requests", []string{"patch z"}, r.took())
-	same(t, "left", []string{"y", "z"}, r.names())
+	same(t, "requests", []string{"patch z"}, r.pods.took())
+	same(t, "left", []string{"y", "z"}, r.pods.names())
 	said := r.said()
 	want := "Warning Partial run 1: 1 pods/v1 kept, 1 pods/v1 replaced (2 of 2 objects were not deleted)"
 	if !slices.Contains(said, want) {
@@ -177,17 +177,17 @@ func TestAPatchForSomeItemsIsNotAllOfIt(t *testing.T) {
 		}
 		return nil
 	})(r)
-	freed := func() string { return r.objects["pool"].GetAnnotations()["freed"] }
+	freed := func() string { return r.pods.objects["pool"].GetAnnotations()["freed"] }
 	r.pass()
-	same(t, "requests", []string{"delete a", "delete b", "patch pool"}, r.took())
+	same(t, "requests", []string{"delete a", "delete b", "patch pool"}, r.pods.took())
 	same(t, "freed", "a", freed())
 	refusing(nil)(r)
 	r.clock.Step(time.Minute)
 	r.pass()
-	same(t, "requests", []string{"delete b", "patch pool"}, r.took())
+	same(t, "requests", []string{"delete b", "patch pool"}, r.pods.took())
 	same(t, "freed", "a b", freed())
 	if r.cleaner() != nil {
-		t.Errorf("the Cleaner is there, and so are %v", r.names())
+		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 	}
 }
 
@@ -252,7 +252,7 @@ func TestWhatWasReadForARunIsDropped(t *testing.T) {
 	r.clock.Step(time.Minute)
 	r.pass()
 	if r.cleaner() != nil {
-		t.Errorf("the Cleaner is there, and so are %v", r.names())
+		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 	}
 }
 
@@ -264,8 +264,8 @@ func TestARowThatCannotBeDecidedWaits(t *testing.T) {
 	r.pass()
 	broken := aPod("b", "Succeeded")
 	delete(broken.Object, "status")
-	r.put(broken)
-	r.took()
+	r.pods.put(broken)
+	r.pods.took()
 	r.clock.Step(time.Minute) // what was decided does not serve any more
 	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
 		again := r.pass().RequeueAfter
@@ -280,11 +280,11 @@ func TestARowThatCannotBeDecidedWaits(t *testing.T) {
 	refusing(nil)(r)
 	r.clock.Step(time.Minute)
 	r.pass()
-	same(t, "left", []string{"b"}, r.names())
-	r.put(aPod("b", "Succeeded"))
+	same(t, "left", []string{"b"}, r.pods.names())
+	r.pods.put(aPod("b", "Succeeded"))
 	r.clock.Step(10 * time.Minute)
 	r.pass()
 	if r.cleaner() != nil {
-		t.Errorf("the Cleaner is there, and so are %v", r.names())
+		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
 	}
 }

@@ -171,7 +171,7 @@ func TestAResultThatIsNotWritten(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: a.pods/v1"}, r.said())
-	same(t, "requests", []string{"delete a", "delete a"}, r.took())
+	same(t, "requests", []string{"delete a", "delete a"}, r.pods.took())
 	r.client = r.store
 	r.clock.Step(time.Minute)
 	same(t, "the next pass", "again in 1h0m0s; said Normal Completed run 1: 1 pods/v1 deleted; the Cleaner is gone", r.line())
@@ -224,7 +224,7 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 	c.Spec.CloudEventSink = "http://127.0.0.1:1"
 	r := newRig(t, c)
 	for i := range life.MaxBatch + 1 {
-		r.put(aPod(fmt.Sprintf("p-%03d", i), "Succeeded"))
+		r.pods.put(aPod(fmt.Sprintf("p-%03d", i), "Succeeded"))
 	}
 	most := 0
 	r.client = interceptor.NewClient(r.store, interceptor.Funcs{
@@ -239,8 +239,8 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 		r.pass()
 		r.clock.Step(time.Minute)
 	}
-	if most != life.MaxBatch || len(r.took()) != life.MaxBatch+1 || len(r.names()) > 0 {
-		t.Errorf("a run has %d rows, and %d Pods are left", most, len(r.names()))
+	if most != life.MaxBatch || len(r.pods.took()) != life.MaxBatch+1 || len(r.pods.names()) > 0 {
+		t.Errorf("a run has %d rows, and %d Pods are left", most, len(r.pods.names()))
 	}
 	same(t, "owed", []string{"1", fmt.Sprintf("%d pods/v1 deleted", life.MaxBatch), "Completed"}, runs(r.cleaner().Status.Unsent))
 	same(t, "the next run", []string{"2", fmt.Sprintf("shop/p-%03d", life.MaxBatch), ""}, runs(r.cleaner().Status.Run))

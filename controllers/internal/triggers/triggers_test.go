@@ -82,7 +82,7 @@ func ask(t *testing.T, ring signing.Ring, c v1alpha1.Owner, request string, who 
 }
 
 // asked says that a request asks for an evaluation now.
-func (p *Triggers) asked(t *testing.T, version string) bool {
+func asked(t *testing.T, p *Triggers, version string) bool {
 	t.Helper()
 	must(t, p.SeeRequest(version))
 	p.JudgeRequest(t.Context())
@@ -130,7 +130,7 @@ func TestASchedule(t *testing.T) {
 				tc.change(c)
 			}
 			p := of(t, c, at(tc.now), Policy{ActWithoutAuthor: true})
-			p.asked(t, "")
+			asked(t, p, "")
 			if got := p.WaitsForSchedule(); got != tc.waits {
 				t.Errorf("%s: it waits: %t", tc.reason, got)
 			}
@@ -174,7 +174,7 @@ func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
 			p := of(t, c, epoch.Add(tc.after), Policy{})
 			p.of.Ring = ring
 			for range 2 {
-				p.asked(t, "")
+				asked(t, p, "")
 				if got := p.WaitsForSchedule(); got != tc.waits {
 					t.Errorf("it waits: %t", got)
 				}
@@ -190,16 +190,16 @@ func TestAnAnswerIsOfOneTime(t *testing.T) {
 		p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: text})
 	}
 	request("now\n")
-	if p.of.Read.State().LastRequestedAt = "now "; p.asked(t, "") {
+	if p.of.Read.State().LastRequestedAt = "now "; asked(t, p, "") {
 		t.Error("what was answered is asked again, because a line break is no part of the answer")
 	}
-	if request("later"); !p.asked(t, "") {
+	if request("later"); !asked(t, p, "") {
 		t.Error("what is asked anew is not")
 	}
 	if p.AnswerRequest(); p.of.Cleaner.State().LastRequestedAt != "later" {
 		t.Error("an answer is not said")
 	}
-	if p.EndTicks(); p.asked(t, "") {
+	if p.EndTicks(); asked(t, p, "") {
 		t.Error("what was answered asks again")
 	}
 	if p.of.Cleaner.State().LastRequestedAt = ""; p.of.RequestedAt() != "later" {
@@ -236,7 +236,7 @@ func TestARequestIsForOneVersion(t *testing.T) {
 		"NotYetSeen": {"1/old", nil, false, ""}, // it waits for the watch to show the template
 		"Another":    {"1/old", func(p *Triggers) { must(t, p.of.API.Client.Delete(t.Context(), template.DeepCopy())) }, false, v1alpha1.ReasonRequestOutlived},
 		"NoTemplate": {"1/old", func(p *Triggers) { p.of.Cleaner.Common().TemplateRef = nil }, false, v1alpha1.ReasonRequestNotSigned},
-		"Edited":     {"2/" + signedFor, func(p *Triggers) { p.asked(t, "1/"+signedFor); p.of.Cleaner.Common().TTL = "2d" }, false, v1alpha1.ReasonRequestOutlived},
+		"Edited":     {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Cleaner.Common().TTL = "2d" }, false, v1alpha1.ReasonRequestOutlived},
 		"WithoutHook": {"1/x", func(p *Triggers) {
 			delete(p.of.Cleaner.GetAnnotations(), v1alpha1.AnnotationRequest)
 			p.policy.ActWithoutAuthor = true
@@ -253,7 +253,7 @@ func TestARequestIsForOneVersion(t *testing.T) {
 			if p.of.Ring = ring; tc.change != nil {
 				tc.change(p)
 			}
-			if got := p.asked(t, tc.version); got != tc.asks || p.mem.dropped.reason != tc.dropped {
+			if got := asked(t, p, tc.version); got != tc.asks || p.mem.dropped.reason != tc.dropped {
 				t.Errorf("it asks: %t, and is dropped because of %q", got, p.mem.dropped.reason)
 			}
 		})
@@ -287,7 +287,7 @@ func TestRefuseAsker(t *testing.T) {
 			c, ring := yearly(), newRing(t)
 			ask(t, ring, c, "1", asker)
 			p := of(t, c, epoch, Policy{})
-			if p.of.Ring = ring; !p.asked(t, "") {
+			if p.of.Ring = ring; !asked(t, p, "") {
 				t.Fatal("nobody asks")
 			}
 			if tc.change != nil {
@@ -320,7 +320,7 @@ func TestRecordRequest(t *testing.T) {
 		t.Errorf("without a request: %v", err)
 	}
 	p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
-	if !p.asked(t, "") {
+	if !asked(t, p, "") {
 		t.Fatal("nobody asks")
 	}
 	must(t, p.RecordRequest(t.Context()))
@@ -353,7 +353,7 @@ func TestTheRunOfARequestGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := of(t, yearly(), epoch, Policy{ActWithoutAuthor: true})
 			p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
-			if !p.asked(t, "") {
+			if !asked(t, p, "") {
 				t.Fatal("nobody asks")
 			}
 			p.of.Read.State().Run, p.of.Read.State().LastRequestedAt = tc.run, tc.recorded
@@ -381,13 +381,13 @@ func (c conditions) RemoveConditions(kinds ...string) {
 func TestReportRequest(t *testing.T) {
 	p, said := of(t, yearly(), epoch, Policy{}), conditions{}
 	p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
-	p.asked(t, "")
+	asked(t, p, "")
 	p.ReportRequest(said)
 	if got := said[v1alpha1.ConditionRequestDropped]; !strings.HasPrefix(got, v1alpha1.ReasonRequestNotSigned+": ") || p.of.Cleaner.State().LastRequestedAt != "1" {
 		t.Errorf("it is said that %q", got)
 	}
 	p.of.Cleaner.SetAnnotations(nil)
-	p.asked(t, "")
+	asked(t, p, "")
 	if p.ReportRequest(said); len(said) != 0 {
 		t.Errorf("when the request is taken back it is still said that %v", said)
 	}
