@@ -367,7 +367,7 @@ func TestWhatGrantsRightsIsUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fakeClusterWithAccount(t)
 			f.install(config("a"), tc.text)
-			f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+			f.server.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 				with := tc.list
 				if !strings.HasSuffix(r.URL.Path, "/rolebindings") {
 					with = tc.get

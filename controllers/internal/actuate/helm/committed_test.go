@@ -74,10 +74,10 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			f.rewriteRecord("shop.v1", func(r *release.Release) { r.Info.FirstDeployed = helmtime.Time{Time: epoch.Add(time.Hour)} })
 		}, want: Replaced},
 		"RecordWrittenAnew": {reason: "its UID has changed", change: func(f *fakeCluster) {
-			f.change("shop.v1", func(o *unstructured.Unstructured) bool { o.SetUID("other"); return true })
+			f.server.change("shop.v1", func(o *unstructured.Unstructured) bool { o.SetUID("other"); return true })
 		}, want: Upgraded},
 		"Gone": {reason: "somebody else was faster", change: func(f *fakeCluster) {
-			f.change("shop.v1", func(*unstructured.Unstructured) bool { return false })
+			f.server.change("shop.v1", func(*unstructured.Unstructured) bool { return false })
 		}, want: Done},
 		"Kept": {reason: "somebody has uninstalled it and kept its history", change: func(f *fakeCluster) { f.setStatus("shop.v1", release.StatusUninstalled) }, want: Done},
 		"RolledBack": {reason: "somebody wants it to stay", change: func(f *fakeCluster) { f.setStatus("shop.v1", release.StatusDeployed) },
@@ -92,12 +92,12 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			f.rewriteRecord("shop.v1", func(r *release.Release) { r.Manifest += "\n---\n" + config("b") })
 		}, want: Upgraded},
 		"Damaged": {reason: "nobody knows what it says", change: func(f *fakeCluster) {
-			f.change("shop.v1", func(o *unstructured.Unstructured) bool {
+			f.server.change("shop.v1", func(o *unstructured.Unstructured) bool {
 				return unstructured.SetNestedField(o.Object, "bm9uc2Vuc2U=", "data", "release") == nil
 			})
 		}, says: `Secret "sh.helm.release.v1.shop.v1" does not contain a readable record of release "shop"`},
 		"OddRecord": {reason: "a Secret that might be its newest revision", change: func(f *fakeCluster) {
-			f.put(&unstructured.Unstructured{Object: map[string]any{
+			f.server.put(&unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "Secret", "type": string(secretType),
 				"metadata": map[string]any{"name": "sh.helm.release.v1.shop.v02", "labels": map[string]any{"owner": "helm", "name": "shop"}},
 			}})
@@ -109,7 +109,7 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			f.install(config("a"), config("b"))
 			want := f.committed()
 			changed := false
-			f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+			f.server.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 				if !changed && r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/b") {
 					changed = true
 					tc.change(f)
@@ -120,7 +120,7 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			if got.State != tc.want || tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("%s: got %q, %v, want %q, %q", tc.reason, got.State, err, tc.want, tc.says)
 			}
-			if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1"}, f.didWrite()); diff != "" {
+			if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1"}, f.server.didWrite()); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -139,8 +139,8 @@ func TestNoDigestWasRecorded(t *testing.T) {
 		}
 		return nil
 	}})
-	if err == nil || !strings.Contains(err.Error(), "has changed since the uninstall was decided") || f.find("configmaps/b") == nil {
-		t.Errorf("got %v, left %q", err, f.left())
+	if err == nil || !strings.Contains(err.Error(), "has changed since the uninstall was decided") || f.server.find("configmaps/b") == nil {
+		t.Errorf("got %v, left %q", err, f.server.left())
 	}
 	if got, err := f.uninstall(want); err != nil || got.State != Done {
 		t.Errorf("the next attempt: got %q, %v", got.State, err)
@@ -157,7 +157,7 @@ func TestNothingGoesAfterAHookHasFailed(t *testing.T) {
 	if !errors.Is(err, errRefused) || len(list) > 0 {
 		t.Errorf("got %v, %v", list, err)
 	}
-	if _, err := (&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}).Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errRefused) || len(f.didSend()) > 0 {
+	if _, err := (&recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}).Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errRefused) || len(f.server.didSend()) > 0 {
 		t.Errorf("got %v", err)
 	}
 }
@@ -189,7 +189,7 @@ func TestGuardIsAskedBeforeEachWrite(t *testing.T) {
 			if got.State != Stopped || !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "stopped before "+what+": refused") {
 				t.Errorf("got %q, %v", got.State, err)
 			}
-			if writes := f.didWrite(); len(writes) != nth || asked != nth+1 {
+			if writes := f.server.didWrite(); len(writes) != nth || asked != nth+1 {
 				t.Errorf("it writes %q, and asks %d times", writes, asked)
 			}
 		})
@@ -206,19 +206,19 @@ func TestAnOldMarkIsRenewedOnce(t *testing.T) {
 	want := f.committed()
 	want.Begun = "older"
 	got, err := f.uninstaller().Uninstall(t.Context(), nil, want, guard{note: func(plan.Ref) error { return errRefused }})
-	if got.State != Stopped || err == nil || !strings.Contains(err.Error(), "stopped before the renewal of its mark") || len(f.didWrite()) > 0 {
+	if got.State != Stopped || err == nil || !strings.Contains(err.Error(), "stopped before the renewal of its mark") || len(f.server.didWrite()) > 0 {
 		t.Errorf("got %q, %v", got.State, err)
 	}
 	_, err = f.uninstaller().Uninstall(t.Context(), nil, want, guard{
 		start:  func() error { return errors.New("it has been started") },
 		delete: func(plan.Ref) error { return errRefused },
 	})
-	annotations := f.find("shop.v1").GetAnnotations()
+	annotations := f.server.find("shop.v1").GetAnnotations()
 	if !errors.Is(err, errRefused) || annotations[v1alpha1.AnnotationUninstall] != "ours" || annotations[hooksDoneAnnotation] != "pre-delete" {
 		t.Errorf("got %v, and the record has %v", err, annotations)
 	}
 	got, err = f.uninstall(want)
-	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", deleteRecord}, f.didWrite()); diff != "" || got.State != Done {
+	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
 		t.Errorf("got %q, %v, writes (-want +got):\n%s", got.State, err, diff)
 	}
 }
@@ -233,18 +233,18 @@ func TestMarkOfARecord(t *testing.T) {
 	})
 	f.annotate("shop.v1", hooksDoneAnnotation, "pre-delete")
 	f.annotate("shop.v1", "other", "stays")
-	was := f.readRelease(f.find("shop.v1"))
+	was := readRelease(f.t, f.server.find("shop.v1"))
 	_, err := f.uninstaller().Uninstall(t.Context(), nil, f.committed(), guard{delete: func(plan.Ref) error { return errRefused }})
 	if !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}
-	secret := f.find("shop.v1")
+	secret := f.server.find("shop.v1")
 	wantLabels := map[string]string{"owner": "helm", "name": "shop", "status": "uninstalling", "version": "1", "modifiedAt": fmt.Sprint(epoch.Unix())}
 	if diff := cmp.Diff([]map[string]string{wantLabels, {"other": "stays", v1alpha1.AnnotationUninstall: "ours"}}, []map[string]string{secret.GetLabels(), secret.GetAnnotations()}); diff != "" {
 		t.Errorf("labels and annotations (-want +got):\n%s", diff)
 	}
 	was.Info.Status, was.Info.Description, was.Info.Deleted = release.StatusUninstalling, "Deletion in progress (or silently failed)", helmtime.Time{Time: epoch}
-	if diff := cmp.Diff(must(json.Marshal(was))(t), must(json.Marshal(f.readRelease(secret)))(t)); diff != "" {
+	if diff := cmp.Diff(must(json.Marshal(was))(t), must(json.Marshal(readRelease(f.t, secret)))(t)); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
 	}
 }
@@ -304,7 +304,7 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 		r.Config, r.Info.Notes = map[string]any{"password": "secret"}, "secret"
 		r.Hooks[0].OutputLogPolicies = []release.HookOutputLogPolicy{release.HookOutputOnSucceeded}
 	})
-	f.putRelease(made(func(r *release.Release) { *r = *f.readRelease(f.find("shop.v1")); r.Version = 2 }))
+	f.putRelease(made(func(r *release.Release) { *r = *readRelease(f.t, f.server.find("shop.v1")); r.Version = 2 }))
 	want := f.committed()
 	session := func() *session { return f.uninstaller().newSession(t.Context(), nil, want, allow{}) }
 	s := session()
@@ -334,14 +334,14 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 	} {
 		s := session()
 		driver := &recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}
-		f.didSend()
+		f.server.didSend()
 		if err := call(driver, &kubeClient{attempt: s.attempt, objects: s.objects, hooks: s.hooks}); !errors.Is(err, errNotNeeded) {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if _, err := driver.Delete("sh.helm.release.v1.shop.v1"); !errors.Is(err, errNotNeeded) {
 			t.Errorf("after %s a record is deleted: %v", name, err)
 		}
-		if _, err := driver.Query(nil); !errors.Is(err, errNotNeeded) || len(f.didSend()) > 0 {
+		if _, err := driver.Query(nil); !errors.Is(err, errNotNeeded) || len(f.server.didSend()) > 0 {
 			t.Errorf("after %s it goes on: %v", name, err)
 		}
 	}
@@ -351,7 +351,7 @@ func TestDriverShowsAndAllowsLittle(t *testing.T) {
 			t.Errorf("Secret %q is deleted: %v", key, err)
 		}
 	}
-	if writes := f.didWrite(); len(writes) > 0 {
+	if writes := f.server.didWrite(); len(writes) > 0 {
 		t.Errorf("it writes %q", writes)
 	}
 }
@@ -368,13 +368,13 @@ func TestObjectsThatAreHeld(t *testing.T) {
 			t.Errorf("try %d: got %q, %v, %v", try, got.State, err, got.Remaining)
 		}
 	}
-	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", "delete b.configmaps/v1"}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", "delete b.configmaps/v1"}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	// It goes while the third try waits.
 	want.Timeout = time.Minute
 	waits := 0
-	f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+	f.server.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "configmaps/a") {
 			if waits++; waits == 4 {
 				f.hold("configmaps/a")
@@ -385,7 +385,7 @@ func TestObjectsThatAreHeld(t *testing.T) {
 		return false
 	}
 	got, err := f.uninstall(want)
-	if diff := cmp.Diff([]string{"delete runner.serviceaccounts/v1", deleteRecord}, f.didWrite()); diff != "" || got.State != Done {
+	if diff := cmp.Diff([]string{"delete runner.serviceaccounts/v1", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
 		t.Errorf("got %q, %v, writes (-want +got):\n%s", got.State, err, diff)
 	}
 }
@@ -395,18 +395,18 @@ func TestAnotherObjectOfTheNameIsNotWaitedFor(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"))
 	want := f.committed()
-	f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+	f.server.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodDelete || !strings.HasSuffix(r.URL.Path, "configmaps/a") {
 			return false
 		}
-		answer := f.carryOut(r)
+		answer := f.server.carryOut(r)
 		f.putText(config("a"))
 		respond(w, answer)
 		return true
 	}
 	got, err := f.uninstall(want)
-	if err != nil || got.State != Done || !slices.Contains(f.left(), "a.configmaps/v1") {
-		t.Errorf("got %q, %v, left %q", got.State, err, f.left())
+	if err != nil || got.State != Done || !slices.Contains(f.server.left(), "a.configmaps/v1") {
+		t.Errorf("got %q, %v, left %q", got.State, err, f.server.left())
 	}
 }
 
@@ -425,9 +425,9 @@ func TestRecordChangesBeforeItsUpdate(t *testing.T) {
 		"Renewal": {mark: "older", change: touch, says: "cannot mark the release as uninstalling: " + changed},
 		"Note":    {mark: "ours", change: touch, written: []string{"create " + backupJob}, says: changed},
 		"Anew": {mark: "ours", written: []string{"create " + backupJob}, says: changed, change: func(f *fakeCluster) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			for path, o := range f.objects { // of the same version, as after a restore of etcd
+			f.server.mu.Lock()
+			defer f.server.mu.Unlock()
+			for path, o := range f.server.objects { // of the same version, as after a restore of etcd
 				if strings.HasSuffix(path, "shop.v1") {
 					o.SetUID("other")
 				}
@@ -444,7 +444,7 @@ func TestRecordChangesBeforeItsUpdate(t *testing.T) {
 			want := f.committed()
 			want.Begun = tc.mark
 			reads := 0
-			f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+			f.server.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 				if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "shop.v1") {
 					if reads++; reads == 2 { // the first is for what it says, the second for its update
 						tc.change(f)
@@ -456,7 +456,7 @@ func TestRecordChangesBeforeItsUpdate(t *testing.T) {
 			if got.State != Unfinished || err == nil || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("got %q, %v, want %q", got.State, err, tc.says)
 			}
-			if diff := cmp.Diff(tc.written, f.didWrite()); diff != "" {
+			if diff := cmp.Diff(tc.written, f.server.didWrite()); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
 			}
 		})

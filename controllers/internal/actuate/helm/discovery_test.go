@@ -21,7 +21,7 @@ import (
 
 // define puts a CustomResourceDefinition into the cluster. What it serves is another question.
 func (f *fakeCluster) define(name string) {
-	f.put(&unstructured.Unstructured{Object: map[string]any{
+	f.server.put(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": name},
 	}})
 }
@@ -33,7 +33,7 @@ func TestFindKind(t *testing.T) {
 	}
 	widget := widgets("v1").GroupVersion().WithKind("Widget")
 	serve := func(resources ...metav1.APIResource) func(f *fakeCluster) {
-		return func(f *fakeCluster) { f.served["shop.example.com/v1"] = resources }
+		return func(f *fakeCluster) { f.server.served["shop.example.com/v1"] = resources }
 	}
 	cases := map[string]struct {
 		reason string
@@ -58,12 +58,12 @@ func TestFindKind(t *testing.T) {
 		},
 		"NoGroup": {reason: "nothing is left of it", given: func(*fakeCluster) {}, want: servedKind{resource: widgets("v1")}},
 		"OtherGroup": {reason: "a kind of another group is another kind", given: func(f *fakeCluster) {
-			f.served["example.com/v1"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets"}}
+			f.server.served["example.com/v1"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets"}}
 		}, want: servedKind{resource: widgets("v1")}},
 		"OtherVersion": {
 			reason: "the objects are there under another version", want: servedKind{served: true, namespaced: true, resource: widgets("v2")},
 			given: func(f *fakeCluster) {
-				f.served["shop.example.com/v2"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets", Namespaced: true}}
+				f.server.served["shop.example.com/v2"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets", Namespaced: true}}
 			},
 		},
 		"Hidden": {
@@ -82,26 +82,26 @@ func TestFindKind(t *testing.T) {
 		"DiscoveryFails": {
 			reason: "nobody knows", says: `cannot discover "shop.example.com/v1": the test answers 503`,
 			given: func(f *fakeCluster) {
-				f.onRequest(http.MethodGet, "/apis/shop.example.com/v1", -1, failWith(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))
+				f.server.onRequest(http.MethodGet, "/apis/shop.example.com/v1", -1, failWith(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))
 			},
 		},
 		"GroupsFail": {
 			reason: "nobody knows", says: `cannot tell whether Widget of "shop.example.com/v1" is served: `,
 			given: func(f *fakeCluster) {
-				f.onRequest(http.MethodGet, "/apis", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+				f.server.onRequest(http.MethodGet, "/apis", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 			},
 		},
 		"DefinitionsForbidden": {
 			reason: "nobody knows", says: `is served: cannot list CustomResourceDefinitions: the test answers 403`,
 			given: func(f *fakeCluster) {
-				f.onRequest(http.MethodGet, "/customresourcedefinitions", -1, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
+				f.server.onRequest(http.MethodGet, "/customresourcedefinitions", -1, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
 			},
 		},
 		"JustServed": {
 			reason: "the two answers do not agree", says: `cannot tell whether Widget of "shop.example.com/v1" is served: the API server says both`,
 			given: func(f *fakeCluster) {
 				serve(metav1.APIResource{Kind: "Widget", Name: "widgets"})(f)
-				f.onRequest(http.MethodGet, "/apis/shop.example.com/v1", 1, notServed())
+				f.server.onRequest(http.MethodGet, "/apis/shop.example.com/v1", 1, notServed())
 			},
 		},
 	}
@@ -123,8 +123,8 @@ func TestFindKind(t *testing.T) {
 // TestAnAPIThatIsDown keeps kinds that it does not serve from being found out, and no others.
 func TestAnAPIThatIsDown(t *testing.T) {
 	f := newFakeCluster(t)
-	f.served["broken.example.com/v1"] = []metav1.APIResource{}
-	f.onRequest(http.MethodGet, "/apis/broken.example.com/v1", -1, failWith(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))
+	f.server.served["broken.example.com/v1"] = []metav1.APIResource{}
+	f.server.onRequest(http.MethodGet, "/apis/broken.example.com/v1", -1, failWith(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable))
 	kinds := f.uninstaller().newKindResolver()
 	if got, err := kinds.findKind(t.Context(), schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}); err != nil || !got.served {
 		t.Errorf("got %+v, %v", got, err)
@@ -149,17 +149,17 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		find("", "Service")
 		find("batch", "Job")
 	}
-	if diff := cmp.Diff([]string{"GET /api/v1", "GET /apis/batch/v1"}, f.didSend()); diff != "" {
+	if diff := cmp.Diff([]string{"GET /api/v1", "GET /apis/batch/v1"}, f.server.didSend()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	find("example.com", "Nothing")
-	f.didSend()
+	f.server.didSend()
 	find("example.com", "Nothing")
 	find("example.com", "Nought")
-	if sent := f.didSend(); len(sent) > 0 {
+	if sent := f.server.didSend(); len(sent) > 0 {
 		t.Errorf("it asks again: %q", sent)
 	}
-	f.onRequest(http.MethodGet, "/apis/other.example.com/v1", 1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+	f.server.onRequest(http.MethodGet, "/apis/other.example.com/v1", 1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 	other := schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Nothing"}
 	if _, err := kinds.findKind(t.Context(), other); err == nil {
 		t.Error("what could not be asked is known")
@@ -230,7 +230,7 @@ func TestWhatBlocksARelease(t *testing.T) {
 				}
 				return
 			}
-			if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != tc.blocked || len(f.didWrite()) > 0 {
+			if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != tc.blocked || len(f.server.didWrite()) > 0 {
 				t.Errorf("%s: got %q, %v", tc.reason, got.State, err)
 			}
 		})
@@ -240,12 +240,12 @@ func TestWhatBlocksARelease(t *testing.T) {
 // TestWhatIsNotDeleted leaves objects, and says why: by the manifest, by the object as it is, and by the rights that were reviewed.
 func TestWhatIsNotDeleted(t *testing.T) {
 	f := newFakeCluster(t)
-	f.served["shop.example.com/v1"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets", Namespaced: true}}
+	f.server.served["shop.example.com/v1"] = []metav1.APIResource{{Kind: "Widget", Name: "widgets", Namespaced: true}}
 	f.install(
 		config("goes"), config("policy", "helm.sh/resource-policy: keep"), config("taken"), config("user"), named("v1", "Service", "web"),
 		named("shop.example.com/v1", "Widget", "w"),
 	)
-	delete(f.served, "shop.example.com/v1")
+	delete(f.server.served, "shop.example.com/v1")
 	want := f.committed()
 	rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
 	for _, r := range rel.Rights {
@@ -271,7 +271,7 @@ func TestWhatIsNotDeleted(t *testing.T) {
 	if diff := cmp.Diff(wantBecause, because); diff != "" || got.State != Done {
 		t.Errorf("got %q, kept (-want +got):\n%s", got.State, diff)
 	}
-	if diff := cmp.Diff([]string{markRecord, "delete goes.configmaps/v1", deleteRecord}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord, "delete goes.configmaps/v1", deleteRecord}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if objects := refs(rel.Objects); len(objects) != 4 || strings.Contains(strings.Join(objects, " "), "policy") {

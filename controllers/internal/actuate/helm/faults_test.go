@@ -39,7 +39,7 @@ func failures() map[string]func(f *fakeCluster, w http.ResponseWriter, r *http.R
 	}
 	carryOut := func(f *fakeCluster, r *http.Request) {
 		if r.URL.Query().Get("watch") == "" {
-			f.carryOut(r)
+			f.server.carryOut(r)
 		}
 	}
 	return map[string]failure{
@@ -85,7 +85,7 @@ func TestEachRequestFails(t *testing.T) {
 	if got, err := f.uninstall(want); err != nil || got.State != Done {
 		t.Fatalf("got %q, %v without a failure", got.State, err)
 	}
-	requests := f.didSend()
+	requests := f.server.didSend()
 	for name, fail := range failures() {
 		t.Run(name, func(t *testing.T) {
 			for nth, request := range requests {
@@ -93,23 +93,23 @@ func TestEachRequestFails(t *testing.T) {
 					f, want := begin(t)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					f.answer = func(n int, w http.ResponseWriter, r *http.Request) bool {
+					f.server.answer = func(n int, w http.ResponseWriter, r *http.Request) bool {
 						if n == nth+1 {
 							fail(f, w, r, cancel)
 						}
 						return n == nth+1
 					}
 					got, err := f.uninstaller().Uninstall(ctx, nil, want, allow{})
-					f.answer = nil
+					f.server.answer = nil
 					if (err == nil) != (got.State == Done) {
 						t.Errorf("%s: got %q, %v", request, got.State, err)
 					}
-					if sent := f.didSend(); ctx.Err() != nil && (len(sent) != nth+1 || !errors.Is(err, context.Canceled)) {
+					if sent := f.server.didSend(); ctx.Err() != nil && (len(sent) != nth+1 || !errors.Is(err, context.Canceled)) {
 						t.Errorf("%s: got %v, and after the end of its context it sends %q", request, err, sent[nth+1:])
 					}
-					writes := f.didWrite()
-					if gone := f.find("shop.v1") == nil; err != nil && gone && (f.find("configmaps/a") != nil || f.find("runner") != nil || f.find("jobs/farewell") != nil) {
-						t.Errorf("%s: the record is gone, and there is %q", request, f.left())
+					writes := f.server.didWrite()
+					if gone := f.server.find("shop.v1") == nil; err != nil && gone && (f.server.find("configmaps/a") != nil || f.server.find("runner") != nil || f.server.find("jobs/farewell") != nil) {
+						t.Errorf("%s: the record is gone, and there is %q", request, f.server.left())
 					}
 					if got, err = f.uninstall(want); err != nil || got.State != Done {
 						t.Fatalf("%s: the next try gives %q, %v", request, got.State, err)
@@ -119,10 +119,10 @@ func TestEachRequestFails(t *testing.T) {
 						"delete a.configmaps/v1", "delete runner.serviceaccounts/v1",
 						"create farewell.jobs.batch/v1", "update " + recordName, "delete farewell.jobs.batch/v1", "delete " + recordName,
 					}
-					if diff := cmp.Diff(wantWrites, append(writes, f.didWrite()...)); diff != "" {
+					if diff := cmp.Diff(wantWrites, append(writes, f.server.didWrite()...)); diff != "" {
 						t.Errorf("%s: writes of both tries (-want +got):\n%s", request, diff)
 					}
-					if diff := cmp.Diff([]string{"backup.jobs.batch/v1", "stays.configmaps/v1", "theirs.configmaps/v1"}, f.left()); diff != "" {
+					if diff := cmp.Diff([]string{"backup.jobs.batch/v1", "stays.configmaps/v1", "theirs.configmaps/v1"}, f.server.left()); diff != "" {
 						t.Errorf("%s: left (-want +got):\n%s", request, diff)
 					}
 				})
@@ -131,9 +131,9 @@ func TestEachRequestFails(t *testing.T) {
 	}
 }
 
-// onRequest has a cluster fail some requests to a path, the first times, in the place of carrying them out.
-func (f *fakeCluster) onRequest(method, suffix string, times int, with *apierrors.StatusError, header ...string) {
-	f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+// onRequest has a server fail some requests to a path, the first times, in the place of carrying them out.
+func (s *fakeServer) onRequest(method, suffix string, times int, with *apierrors.StatusError, header ...string) {
+	s.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != method || !strings.HasSuffix(r.URL.Path, suffix) || times == 0 {
 			return false
 		}
@@ -258,7 +258,7 @@ func TestFailures(t *testing.T) {
 			f := newFakeCluster(t)
 			f.install(config("a"), config("b"), named("v1", "ServiceAccount", "runner"))
 			want := f.committed()
-			f.onRequest(tc.method, tc.suffix, tc.times, tc.with, tc.header...)
+			f.server.onRequest(tc.method, tc.suffix, tc.times, tc.with, tc.header...)
 			got, err := f.uninstall(want)
 			if state := map[bool]OutcomeState{true: Done, false: Unfinished}[tc.says == ""]; got.State != state {
 				t.Errorf("%s: got %q, want %q", tc.reason, got.State, state)
@@ -269,7 +269,7 @@ func TestFailures(t *testing.T) {
 			if err != nil && !strings.HasPrefix(err.Error(), `cannot uninstall release "shop": `) {
 				t.Errorf("%s: %q does not name the release", tc.reason, err)
 			}
-			writes := f.didWrite()
+			writes := f.server.didWrite()
 			if diff := cmp.Diff(tc.writes, writes); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
@@ -286,7 +286,7 @@ func TestAllFailuresOfAStageAreNamed(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"), config("b"), config("c"))
 	want := f.committed()
-	f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+	f.server.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodDelete || strings.HasSuffix(r.URL.Path, "/b") {
 			return false
 		}
@@ -314,13 +314,13 @@ func TestReadWanted(t *testing.T) {
 	}{
 		"Readable": {given: func(*fakeCluster) {}},
 		"Forbidden": {given: func(f *fakeCluster) {
-			f.onRequest(http.MethodGet, "/secrets", -1, failWith(403, metav1.StatusReasonForbidden))
+			f.server.onRequest(http.MethodGet, "/secrets", -1, failWith(403, metav1.StatusReasonForbidden))
 		}, blocked: "AccessDenied", says: "403"},
 		"Broken": {given: func(f *fakeCluster) {
-			f.onRequest(http.MethodGet, "/secrets", -1, failWith(500, metav1.StatusReasonInternalError))
+			f.server.onRequest(http.MethodGet, "/secrets", -1, failWith(500, metav1.StatusReasonInternalError))
 		}, blocked: "ReadFailed", says: "500"},
 		"Kinds": {given: func(f *fakeCluster) {
-			f.onRequest(http.MethodGet, "/api/v1", -1, failWith(503, metav1.StatusReasonServiceUnavailable))
+			f.server.onRequest(http.MethodGet, "/api/v1", -1, failWith(503, metav1.StatusReasonServiceUnavailable))
 		}, blocked: "ReadFailed", says: "503"},
 		"Unreadable": {given: func(f *fakeCluster) {
 			f.rewriteRecord("shop.v1", func(r *release.Release) { r.Version = 7 })
@@ -342,7 +342,7 @@ func TestReadWanted(t *testing.T) {
 	}
 	for _, spec := range []*v1alpha1.Helm{nil, {Release: "shop"}} {
 		f := newFakeCluster(t)
-		if got := f.uninstaller().ReadWanted(t.Context(), nil, "team", spec); got != nil || len(f.didSend()) > 0 {
+		if got := f.uninstaller().ReadWanted(t.Context(), nil, "team", spec); got != nil || len(f.server.didSend()) > 0 {
 			t.Errorf("a spec that deletes no release wants %+v", got)
 		}
 	}
@@ -373,7 +373,7 @@ func TestIsObjectMissing(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"))
 	want := f.committed()
-	f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+	f.server.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		lost := r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "shop.v1")
 		if lost {
 			http.NotFound(w, r)

@@ -25,7 +25,7 @@ const firstRecord = "GET /api/v1/namespaces/team/secrets/sh.helm.release.v1.shop
 
 // putSecret stores a Secret with the labels of a record of release shop.
 func (f *fakeCluster) putSecret(name, kind string) {
-	f.put(&unstructured.Unstructured{Object: map[string]any{
+	f.server.put(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": map[string]any{"name": name, "labels": map[string]any{"owner": "helm", "name": "shop"}},
 	}})
 }
@@ -51,7 +51,7 @@ func TestReadReleaseByStatus(t *testing.T) {
 			got := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
 			want.Name = "shop"
 			if want.State != plan.ReleaseGone {
-				want.Revision, want.UID, want.Mark = 1, f.find("shop.v1").GetUID(), "somebody's"
+				want.Revision, want.UID, want.Mark = 1, f.server.find("shop.v1").GetUID(), "somebody's"
 			}
 			known := got.Digest != "" && !got.FirstDeployed.IsZero()
 			if known != (want.State != plan.ReleaseGone) {
@@ -87,7 +87,7 @@ func TestManyRevisions(t *testing.T) {
 		}
 	}
 	const list = "GET /api/v1/namespaces/team/secrets"
-	if diff := cmp.Diff([]string{list, list, list, list + "/sh.helm.release.v1.shop.v20"}, f.didSend()); diff != "" || len(h) != 20 {
+	if diff := cmp.Diff([]string{list, list, list, list + "/sh.helm.release.v1.shop.v20"}, f.server.didSend()); diff != "" || len(h) != 20 {
 		t.Errorf("%d revisions, requests (-want +got):\n%s", len(h), diff)
 	}
 }
@@ -103,7 +103,7 @@ func TestTooManyRevisions(t *testing.T) {
 	if !ok || blocked.Reason != v1alpha1.ReasonTooManyObjects || !strings.Contains(blocked.Detail, "more than 1000 records: delete the Secrets of its older revisions") {
 		t.Errorf("got %v", err)
 	}
-	if sent := len(f.didSend()); sent != maxRecords/recordsAtOnce+1 {
+	if sent := len(f.server.didSend()); sent != maxRecords/recordsAtOnce+1 {
 		t.Errorf("it sends %d requests", sent)
 	}
 }
@@ -138,7 +138,7 @@ func TestNamesOfReleases(t *testing.T) {
 			t.Errorf("%q: got %v", name, err)
 		}
 	}
-	if sent := f.didSend(); len(sent) > 0 {
+	if sent := f.server.didSend(); len(sent) > 0 {
 		t.Errorf("it sends %q", sent)
 	}
 }
@@ -149,9 +149,9 @@ func TestARecordIsReadUntilItChanges(t *testing.T) {
 	f.install(config("a"))
 	u := f.uninstaller()
 	read := func() (reads int, _ error) {
-		f.didSend()
+		f.server.didSend()
 		_, err := u.ReadRelease(t.Context(), nil, "team", "shop")
-		for _, r := range f.didSend() {
+		for _, r := range f.server.didSend() {
 			if r == firstRecord {
 				reads++
 			}
@@ -165,7 +165,7 @@ func TestARecordIsReadUntilItChanges(t *testing.T) {
 			t.Errorf("%s: %d reads, %v, want %d, %q", when, reads, err, want, says)
 		}
 	}
-	f.onRequest(http.MethodGet, "shop.v1", 1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+	f.server.onRequest(http.MethodGet, "shop.v1", 1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 	expect("it fails", 1, "500")
 	expect("first", 1, "")
 	expect("again", 0, "")
@@ -194,7 +194,7 @@ func TestReadingWaitsForATurn(t *testing.T) {
 		t.Errorf("got %v, %v", rel.State, err)
 	}
 	want := f.committed()
-	if _, err := u.Uninstall(t.Context(), none, want, allow{}); !errors.Is(err, errRefused) || len(f.didWrite()) > 0 {
+	if _, err := u.Uninstall(t.Context(), none, want, allow{}); !errors.Is(err, errRefused) || len(f.server.didWrite()) > 0 {
 		t.Errorf("it is marked without a turn: %v", err)
 	}
 }
@@ -204,10 +204,10 @@ func TestReadingEndsWithACause(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"), config("b"))
 	must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
-	requests := f.didSend()
+	requests := f.server.didSend()
 	for nth := range requests {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		f.answer = func(n int, _ http.ResponseWriter, r *http.Request) bool {
+		f.server.answer = func(n int, _ http.ResponseWriter, r *http.Request) bool {
 			if n == nth+1 {
 				cancel(ErrTooSlow)
 				<-r.Context().Done()
@@ -217,7 +217,7 @@ func TestReadingEndsWithACause(t *testing.T) {
 		if _, err := f.uninstaller().ReadRelease(ctx, nil, "team", "shop"); !errors.Is(err, ErrTooSlow) || strings.Contains(err.Error(), "canceled") {
 			t.Errorf("%s: got %v", requests[nth], err)
 		}
-		if sent := f.didSend(); len(sent) != nth+1 {
+		if sent := f.server.didSend(); len(sent) != nth+1 {
 			t.Errorf("it goes on with %q", sent[nth+1:])
 		}
 		cancel(nil)

@@ -49,7 +49,7 @@ func TestHookOrder(t *testing.T) {
 		"create c-second.pods/v1", markRecord, "delete c-second.pods/v1",
 		deleteRecord,
 	}
-	if diff := cmp.Diff(want, f.didWrite()); diff != "" {
+	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if created := refs(got.Created); got.State != Done || len(created) != 6 || created[0] != "z-first.jobs.batch/v1" || got.Created[0].UID == "" {
@@ -91,7 +91,7 @@ func TestHookPolicies(t *testing.T) {
 				f.putText(job("backup", well))
 			}
 			got, err := f.uninstall(f.committed())
-			if diff := cmp.Diff(tc.writes, f.didWrite()); diff != "" {
+			if diff := cmp.Diff(tc.writes, f.server.didWrite()); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
 			failed, _ := errors.AsType[*HookError](err)
@@ -117,10 +117,10 @@ func TestAFailedHookEndsItsEvent(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	want := []string{markRecord, "create one.jobs.batch/v1", "create two.jobs.batch/v1", "delete one.jobs.batch/v1"}
-	if diff := cmp.Diff(want, f.didWrite()); diff != "" {
+	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	if done := f.find("shop.v1").GetAnnotations()[hooksDoneAnnotation]; done != "" {
+	if done := f.server.find("shop.v1").GetAnnotations()[hooksDoneAnnotation]; done != "" {
 		t.Errorf("the record says that %q is done", done)
 	}
 }
@@ -138,12 +138,12 @@ func TestAFailedPostDeleteHookKeepsTheRecords(t *testing.T) {
 		if !ok || got.State != HookFailed || failed.Hook != "post-delete hook farewell.jobs.batch/v1" || got.Hook != failed.Hook {
 			t.Errorf("try %d: got %q of %q, %v", try, got.State, got.Hook, err)
 		}
-		if diff := cmp.Diff(writes, f.didWrite()); diff != "" {
+		if diff := cmp.Diff(writes, f.server.didWrite()); diff != "" {
 			t.Errorf("try %d: writes (-want +got):\n%s", try, diff)
 		}
 	}
 	want.DisableHooks = true
-	if got, err := f.uninstall(want); err != nil || got.State != Done || !slices.Equal(f.didWrite(), []string{deleteRecord}) {
+	if got, err := f.uninstall(want); err != nil || got.State != Done || !slices.Equal(f.server.didWrite(), []string{deleteRecord}) {
 		t.Errorf("without hooks: got %q, %v", got.State, err)
 	}
 }
@@ -166,14 +166,14 @@ func (f *fakeCluster) stepWhenWaiting(more int, by time.Duration, then ...func()
 }
 
 // onWatch does something at each watch, and ends the watch if that returns an answer. It counts the watches.
-func (f *fakeCluster) onWatch(does ...func(w http.ResponseWriter) (answered bool)) (count *int) {
+func (s *fakeServer) onWatch(does ...func(w http.ResponseWriter) (answered bool)) (count *int) {
 	watches := 0
-	f.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+	s.answer = func(_ int, w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") == "" {
 			return false
 		}
 		if watches++; watches > len(does) {
-			f.t.Errorf("it watches %d times", watches)
+			s.t.Errorf("it watches %d times", watches)
 			respond(w, notServed())
 			return true
 		}
@@ -189,7 +189,7 @@ func TestWaitForHook(t *testing.T) {
 	type does = func(w http.ResponseWriter) bool
 	change := func(f *fakeCluster, by func(o *unstructured.Unstructured) bool) does {
 		return func(http.ResponseWriter) bool {
-			f.change(path, by)
+			f.server.change(path, by)
 			return false
 		}
 	}
@@ -235,12 +235,12 @@ func TestWaitForHook(t *testing.T) {
 		}, want: HookFailed, says: failed + "it was deleted before it ended"},
 		"DeletedAfterItsEnd": {reason: "as ttlSecondsAfterFinished does", does: func(f *fakeCluster) []does {
 			return []does{func(http.ResponseWriter) bool {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				for at, o := range f.objects {
+				f.server.mu.Lock()
+				defer f.server.mu.Unlock()
+				for at, o := range f.server.objects {
 					if strings.HasSuffix(at, path) {
 						endHook(o, well)
-						f.remove(at)
+						f.server.remove(at)
 					}
 				}
 				return false
@@ -257,7 +257,7 @@ func TestWaitForHook(t *testing.T) {
 			return []does{closed(f, func() {}), closed(f, func() {}), closed(f, func() { end(f, well)(nil) })}
 		}, want: Done},
 		"WatchEndsAndItIsGone": {reason: "nobody has seen its end", does: func(f *fakeCluster) []does {
-			return []does{closed(f, func() { f.change(path, func(*unstructured.Unstructured) bool { return false }) })}
+			return []does{closed(f, func() { f.server.change(path, func(*unstructured.Unstructured) bool { return false }) })}
 		}, want: HookFailed, says: failed + "it was deleted before the operator saw it end"},
 		"WatchExpires": {reason: "an error in a watch is not an object", does: func(f *fakeCluster) []does {
 			return []does{func(w http.ResponseWriter) bool {
@@ -286,7 +286,7 @@ func TestWaitForHook(t *testing.T) {
 			want := f.committed()
 			want.HookTimeout, want.Timeout = long, 2*long
 			does := tc.does(f)
-			watches := f.onWatch(does...)
+			watches := f.server.onWatch(does...)
 			got, err := f.uninstall(want)
 			if *watches != len(does) {
 				t.Errorf("%s: it watches %d times, want %d", tc.reason, *watches, len(does))
@@ -294,7 +294,7 @@ func TestWaitForHook(t *testing.T) {
 			if got.State != tc.want || tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.HasSuffix(err.Error(), tc.says)) {
 				t.Errorf("%s: got %q, %v, want %q, %q", tc.reason, got.State, err, tc.want, tc.says)
 			}
-			if kept := f.find("configmaps/a") != nil; kept != (tc.want != Done) {
+			if kept := f.server.find("configmaps/a") != nil; kept != (tc.want != Done) {
 				t.Errorf("%s: the release's object is there: %t", tc.reason, kept)
 			}
 		})
@@ -311,21 +311,21 @@ func TestATryEndsBeforeItsHook(t *testing.T) {
 	u := f.uninstaller()
 	u.ahead = func() time.Duration { return time.Minute }
 	for try := range 6 {
-		f.onWatch(func(http.ResponseWriter) bool { f.stepWhenWaiting(1, 10*time.Minute); return false })
+		f.server.onWatch(func(http.ResponseWriter) bool { f.stepWhenWaiting(1, 10*time.Minute); return false })
 		got, err := u.Uninstall(t.Context(), nil, want, allow{})
 		if err != nil || got.State != HookRunning || got.Hook != "pre-delete hook "+backupJob {
 			t.Fatalf("try %d: got %q of %q, %v", try, got.State, got.Hook, err)
 		}
 	}
-	if diff := cmp.Diff([]string{markRecord, "create " + backupJob}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord, "create " + backupJob}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	f.onWatch(func(http.ResponseWriter) bool { f.stepWhenWaiting(1, time.Minute); return false })
+	f.server.onWatch(func(http.ResponseWriter) bool { f.stepWhenWaiting(1, time.Minute); return false })
 	got, err := u.Uninstall(t.Context(), nil, want, allow{})
 	if got.State != HookFailed || err == nil || !strings.HasSuffix(err.Error(), "it did not end within 1h0m0s") {
 		t.Errorf("got %q, %v", got.State, err)
 	}
-	if diff := cmp.Diff([]string{"delete " + backupJob}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{"delete " + backupJob}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes after its time (-want +got):\n%s", diff)
 	}
 }
@@ -335,7 +335,7 @@ func TestHookIsNotCreated(t *testing.T) {
 	put := func(by func(o *unstructured.Unstructured)) func(f *fakeCluster, want *UninstallRequest) {
 		return func(f *fakeCluster, want *UninstallRequest) {
 			f.putText(job("backup", never))
-			f.change("jobs/backup", func(o *unstructured.Unstructured) bool {
+			f.server.change("jobs/backup", func(o *unstructured.Unstructured) bool {
 				a := o.GetAnnotations()
 				a[hookAnnotation] = "pre-delete-" + string(want.UID)
 				o.SetAnnotations(a)
@@ -380,13 +380,13 @@ func TestHookIsNotCreated(t *testing.T) {
 		"Forbidden": {
 			reason: "the account may not", state: HookFailed, says: "cannot create it: the test answers 403",
 			given: func(f *fakeCluster, _ *UninstallRequest) {
-				f.onRequest(http.MethodPost, "/jobs", -1, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
+				f.server.onRequest(http.MethodPost, "/jobs", -1, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
 			},
 		},
 		"Unreadable": {
 			reason: "whether it is there is not known", state: Unfinished, says: "cannot read pre-delete hook " + backupJob + ": the test answers 500",
 			given: func(f *fakeCluster, _ *UninstallRequest) {
-				f.onRequest(http.MethodGet, "/jobs/backup", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+				f.server.onRequest(http.MethodGet, "/jobs/backup", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 			},
 		},
 		"Refused": {
@@ -396,7 +396,7 @@ func TestHookIsNotCreated(t *testing.T) {
 		"MarkTakenOff": {
 			reason: "somebody else has taken over", state: Unfinished, says: "no longer has the mark of this uninstall",
 			given: func(f *fakeCluster, _ *UninstallRequest) {
-				f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+				f.server.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 					if strings.HasSuffix(r.URL.Path, "/jobs/backup") {
 						f.annotate("shop.v1", v1alpha1.AnnotationUninstall, "theirs")
 					}
@@ -420,7 +420,7 @@ func TestHookIsNotCreated(t *testing.T) {
 			if _, failed := errors.AsType[*HookError](err); failed != (tc.state == HookFailed) {
 				t.Errorf("%s: the hook has failed: %t", tc.reason, failed)
 			}
-			if diff := cmp.Diff([]string{markRecord}, f.didWrite()); diff != "" {
+			if diff := cmp.Diff([]string{markRecord}, f.server.didWrite()); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -433,9 +433,9 @@ func TestHookObjectsAreStamped(t *testing.T) {
 	f.install(config("a"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: bank, labels: {own: l}, annotations: {own: a, "+preDelete+"}}\ndata: {k: v}\n")
 	want := f.committed()
 	check(t, errOf(f.uninstall(want)))
-	got := f.find("namespaces/bank/configmaps/note")
+	got := f.server.find("namespaces/bank/configmaps/note")
 	if got == nil {
-		t.Fatalf("it is not in the namespace that it names: %q", f.left())
+		t.Fatalf("it is not in the namespace that it names: %q", f.server.left())
 	}
 	wantLabels := map[string]string{"own": "l", managedByLabel: "Helm"}
 	wantAnnotations := map[string]string{
@@ -478,7 +478,7 @@ func TestHooksThatAreDone(t *testing.T) {
 			if err != nil || got.State != Done {
 				t.Errorf("%s: got %q, %v", tc.reason, got.State, err)
 			}
-			if diff := cmp.Diff(tc.writes, f.didWrite()); diff != "" {
+			if diff := cmp.Diff(tc.writes, f.server.didWrite()); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -500,11 +500,11 @@ func TestAHookOfTwoEventsIsTwo(t *testing.T) {
 	if err != nil || got.State != HookRunning || got.Hook != "post-delete hook "+backupJob {
 		t.Errorf("got %q of %q, %v", got.State, got.Hook, err)
 	}
-	f.change("jobs/backup", func(o *unstructured.Unstructured) bool { endHook(o, well); return true })
+	f.server.change("jobs/backup", func(o *unstructured.Unstructured) bool { endHook(o, well); return true })
 	if got, err = f.uninstall(want); err != nil || got.State != Done {
 		t.Errorf("got %q, %v", got.State, err)
 	}
-	if diff := cmp.Diff([]string{"delete a.configmaps/v1", markRecord, "delete " + backupJob, deleteRecord}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{"delete a.configmaps/v1", markRecord, "delete " + backupJob, deleteRecord}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
@@ -542,7 +542,7 @@ func TestHooksAreNotRun(t *testing.T) {
 			want := f.committed()
 			got, err := f.uninstall(want)
 			if tc.says == "" {
-				if err != nil || got.State != Done || !slices.Contains(f.didWrite(), "create gift.secrets/v1") {
+				if err != nil || got.State != Done || !slices.Contains(f.server.didWrite(), "create gift.secrets/v1") {
 					t.Errorf("got %q, %v", got.State, err)
 				}
 				return
@@ -554,7 +554,7 @@ func TestHooksAreNotRun(t *testing.T) {
 			if rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t); !rel.HasHooks || !is || rel.HooksBlocked != blocked.Detail {
 				t.Errorf("a plan is told %q", rel.HooksBlocked)
 			}
-			if writes := f.didWrite(); len(writes) > 0 {
+			if writes := f.server.didWrite(); len(writes) > 0 {
 				t.Errorf("it writes %q", writes)
 			}
 			want.DisableHooks = true

@@ -25,7 +25,7 @@ func TestUninstallOrder(t *testing.T) {
 		config("b"), config("a"), named("batch/v1", "Job", "tidy"), named("v1", "Service", "web"), named("v1", "Pod", "one"),
 	)
 	for _, version := range []int{9, 10} {
-		f.putRelease(made(func(r *release.Release) { *r = *f.readRelease(f.find("shop.v1")); r.Version = version }))
+		f.putRelease(made(func(r *release.Release) { *r = *readRelease(f.t, f.server.find("shop.v1")); r.Version = version }))
 	}
 	got, err := f.uninstall(f.committed())
 	check(t, err)
@@ -35,7 +35,7 @@ func TestUninstallOrder(t *testing.T) {
 		"delete runner.rolebindings.rbac.authorization.k8s.io/v1", "delete runner.roles.rbac.authorization.k8s.io/v1", "delete runner.serviceaccounts/v1",
 		"delete sh.helm.release.v1.shop.v1.secrets/v1", "delete sh.helm.release.v1.shop.v9.secrets/v1", "delete sh.helm.release.v1.shop.v10.secrets/v1",
 	}
-	if diff := cmp.Diff(want, f.didWrite()); diff != "" {
+	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(Outcome{State: Done}, got, cmpopts.IgnoreFields(Outcome{}, "Deleted")); diff != "" {
@@ -44,7 +44,7 @@ func TestUninstallOrder(t *testing.T) {
 	if diff := cmp.Diff(want[1:], deletions(refs(got.Deleted)...)); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
-	if left := f.left(); len(left) > 0 {
+	if left := f.server.left(); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
