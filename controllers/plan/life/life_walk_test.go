@@ -104,7 +104,7 @@ func (w *walk) step(disturbance float64) error {
 	if len(others) > 0 && w.rng.Float64() < disturbance {
 		return w.take(pick(w, others))
 	}
-	_, err := w.turn(w.rng.IntN(2), false)
+	_, err := w.turn(w.rng.IntN(2)).play(false)
 	return err
 }
 
@@ -115,7 +115,7 @@ func (w *walk) settle() error {
 		return w.take(repairs[0])
 	}
 	leader := slices.IndexFunc(w.s.P[:], func(p lifemodel.Process) bool { return p.Role == lifemodel.Leader })
-	idle, err := w.turn(leader, true)
+	idle, err := w.turn(leader).play(true)
 	if err != nil || idle == nil {
 		return err
 	}
@@ -145,126 +145,134 @@ func (w *walk) steps(is func(*lifemodel.Step) bool) []lifemodel.Step {
 
 func pick[T any](w *walk, list []T) T { return list[w.rng.IntN(len(list))] }
 
-// turn gives a process its turn. It returns the request if that was to wait.
-func (w *walk) turn(i int, fair bool) (*life.Request, error) {
-	p, q := &w.s.P[i], &w.procs[i]
-	mine := w.steps(func(s *lifemodel.Step) bool {
-		return s.Label.Who == lifemodel.Actor(i) && request(s.Label) && (s.Fair || !fair)
+// turn is the turn of one process of a walk.
+type turn struct {
+	w *walk
+	i int
+	p *lifemodel.Process
+	q *process // its real side
+}
+
+func (w *walk) turn(i int) turn { return turn{w, i, &w.s.P[i], &w.procs[i]} }
+
+// play gives the process its turn. It returns the request if that was to wait.
+func (t turn) play(fair bool) (*life.Request, error) {
+	mine := t.w.steps(func(s *lifemodel.Step) bool {
+		return s.Label.Who == lifemodel.Actor(t.i) && request(s.Label) && (s.Fair || !fair)
 	})
 	switch {
-	case q.follows:
-		q.follows, q.batch = false, nil
-		if w.offers(i, lifemodel.Recheck) { // if nobody has given another order
-			return nil, w.recheck(i)
+	case t.q.follows:
+		t.q.follows, t.q.batch = false, nil
+		if t.offers(lifemodel.Recheck) { // if nobody has given another order
+			return nil, t.recheck()
 		}
 		return nil, nil
-	case len(q.batch) > 0:
-		return nil, w.sendNext(i, fair)
-	case p.At != lifemodel.AtStart && p.At.Uninstalling():
-		if err := w.busy(i); err != nil || len(mine) == 0 {
+	case len(t.q.batch) > 0:
+		return nil, t.sendNext(fair)
+	case t.p.At != lifemodel.AtStart && t.p.At.Uninstalling():
+		if err := t.busy(); err != nil || len(mine) == 0 {
 			return nil, err
 		}
-		return nil, w.take(pick(w, mine))
-	case p.At != lifemodel.AtStart:
+		return nil, t.w.take(pick(t.w, mine))
+	case t.p.At != lifemodel.AtStart:
 		if len(mine) == 0 { // an old leader, whose requests are not sent
 			return nil, nil
 		}
-		return nil, w.take(pick(w, mine))
-	case p.Role != lifemodel.Leader, w.waits(i):
+		return nil, t.w.take(pick(t.w, mine))
+	case t.p.Role != lifemodel.Leader, t.waits():
 		return nil, nil
 	}
 	beside := slices.DeleteFunc(mine, func(s lifemodel.Step) bool {
 		return s.Label.What != lifemodel.Read && s.Label.What != lifemodel.Send
 	})
-	if len(beside) > 0 && w.rng.IntN(2) == 0 {
-		step := pick(w, beside)
-		if owed := life.UndeliveredRun(&q.read.Status); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
+	if len(beside) > 0 && t.w.rng.IntN(2) == 0 {
+		step := pick(t.w, beside)
+		if owed := life.UndeliveredRun(&t.q.read.Status); step.Label.What == lifemodel.Send && (owed == nil || owed.Number != int64(step.Label.Run)) {
 			return nil, fmt.Errorf("%v: Outstanding is %v", step.Label, owed)
 		}
-		return nil, w.take(step)
+		return nil, t.w.take(step)
 	}
-	return w.ask(i)
+	return t.ask()
 }
 
 // waits says that a DELETE of the process is in flight.
-func (w *walk) waits(i int) bool {
-	return slices.ContainsFunc(w.s.Flights[:], func(f lifemodel.Flight) bool { return f.By == int8(i+1) })
+func (t turn) waits() bool {
+	return slices.ContainsFunc(t.w.s.Flights[:], func(f lifemodel.Flight) bool { return f.By == int8(t.i+1) })
 }
 
 // view is what a process sees.
-func (w *walk) view(i int) (life.View, error) {
-	c := w.procs[i].read.DeepCopy()
+func (t turn) view() (life.View, error) {
+	c := t.q.read.DeepCopy()
 	decides, err := life.FingerprintWork(c.Work())
 	owed := life.UndeliveredRun(&c.Status)
 	return life.View{
-		Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: w.now, SettleFor: settleFor, FinishGrace: finishGrace,
-		Delivered: owed != nil && owed.Number == int64(w.s.P[i].Delivered),
+		Cleaner: c, Helm: c.Spec.Helm, Decides: decides, Now: t.w.now, SettleFor: settleFor, FinishGrace: finishGrace,
+		Delivered: owed != nil && owed.Number == int64(t.p.Delivered),
 		Slot:      life.SlotHeld, // to wait for one delays, and decides nothing
 	}, err
 }
 
 // busy asks a machine whose uninstall is under way: it may deliver, and nothing else.
-func (w *walk) busy(i int) error {
-	v, err := w.view(i)
+func (t turn) busy() error {
+	v, err := t.view()
 	if err != nil {
 		return err
 	}
-	memory := w.procs[i].memory
-	req := w.next(v, &memory)
+	memory := t.q.memory
+	req := t.w.next(v, &memory)
 	if run := v.Cleaner.State().Run; run == nil || run.Result != "" { // somebody else has ended it
 		return nil
 	}
 	if req.Kind != life.Idle && req.Kind != life.ClearUnsent {
-		return fmt.Errorf("P%d asks for %v while it uninstalls", i, req.Kind)
+		return fmt.Errorf("P%d asks for %v while it uninstalls", t.i, req.Kind)
 	}
 	return nil
 }
 
 // ask asks the machine for its next request, and takes the step of the model that it stands for. It returns the request
 // if that is to wait.
-func (w *walk) ask(i int) (*life.Request, error) {
-	q := &w.procs[i]
-	if q.read == nil {
+func (t turn) ask() (*life.Request, error) {
+	if t.q.read == nil {
 		return &life.Request{}, nil
 	}
-	if w.rng.IntN(3) == 0 {
-		w.note("P%d begins a pass", i)
-		q.memory.NewPass()
+	if t.w.rng.IntN(3) == 0 {
+		t.w.note("P%d begins a pass", t.i)
+		t.q.memory.NewPass()
 	}
-	v, err := w.view(i)
+	v, err := t.view()
 	if err != nil {
 		return nil, err
 	}
-	req := w.next(v, &q.memory)
-	w.asked[req.Kind]++
-	q.request = req
+	req := t.w.next(v, &t.q.memory)
+	t.w.asked[req.Kind]++
+	t.q.request = req
 	switch req.Kind {
 	case life.Idle:
-		if w.rng.IntN(2) == 0 && req.Until.After(w.now) {
-			return nil, w.tick(req.Until)
+		if t.w.rng.IntN(2) == 0 && req.Until.After(t.w.now) {
+			return nil, t.w.tick(req.Until)
 		}
 		return &req, nil
 	case life.Evaluate:
-		return w.evaluate(i)
+		return t.evaluate()
 	case life.LookRows:
-		if w.offers(i, lifemodel.LookRows) {
-			return nil, w.look(i, lifemodel.LookRows)
+		if t.offers(lifemodel.LookRows) {
+			return nil, t.look(lifemodel.LookRows)
 		}
-		return nil, w.lookUnwanted(i)
+		return nil, t.lookUnwanted()
 	case life.Settle:
-		if err := w.look(i, lifemodel.Settle); err != nil {
+		if err := t.look(lifemodel.Settle); err != nil {
 			return nil, err
 		}
-		q.memory.RecordSettleLook(w.now)
+		t.q.memory.TakeSettled(t.w.now)
 		return nil, nil
 	case life.LookRelease:
-		return nil, w.lookRelease(i)
+		return nil, t.lookRelease()
 	case life.Recheck:
-		return nil, w.recheck(i)
+		return nil, t.recheck()
 	case life.ReviewAuthor:
-		return nil, w.review(i)
+		return nil, t.review()
 	case life.Act:
-		return nil, w.act(i)
+		return nil, t.act()
 	}
 	chosen := map[life.RequestKind]lifemodel.What{
 		life.StartUninstall: lifemodel.StartUninstall, life.FinishUninstall: lifemodel.FinishUninstall, life.WriteResult: lifemodel.WriteResult,
@@ -273,252 +281,243 @@ func (w *walk) ask(i int) (*life.Request, error) {
 	}
 	what, known := chosen[req.Kind]
 	if !known {
-		return nil, fmt.Errorf("P%d asks for %v, which the walk does not know", i, req.Kind)
+		return nil, fmt.Errorf("P%d asks for %v, which the walk does not know", t.i, req.Kind)
 	}
-	step, err := w.find(i, what)
+	step, err := t.find(what)
 	if err != nil {
 		return nil, err
 	}
 	if want := string(req.Result); what == lifemodel.WriteResult && step.Label.Result.String() != want {
-		return nil, fmt.Errorf("P%d asks to write %s, and the model %v", i, want, step.Label.Result)
+		return nil, fmt.Errorf("P%d asks to write %s, and the model %v", t.i, want, step.Label.Result)
 	}
-	q.memory.Busy = req.Kind == life.StartUninstall || req.Kind == life.FinishUninstall
-	return nil, w.take(step)
+	t.q.memory.Busy = req.Kind == life.StartUninstall || req.Kind == life.FinishUninstall
+	return nil, t.w.take(step)
 }
 
 // offers says that the model lets a process send such a request now.
-func (w *walk) offers(i int, what lifemodel.What) bool {
-	_, err := w.find(i, what)
+func (t turn) offers(what lifemodel.What) bool {
+	_, err := t.find(what)
 	return err == nil
 }
 
 // find finds the step of the model that a request stands for.
-func (w *walk) find(i int, what lifemodel.What) (lifemodel.Step, error) {
+func (t turn) find(what lifemodel.What) (lifemodel.Step, error) {
 	var may []string
-	for _, s := range w.steps(func(s *lifemodel.Step) bool { return s.Label.Who == lifemodel.Actor(i) && request(s.Label) }) {
+	for _, s := range t.w.steps(func(s *lifemodel.Step) bool { return s.Label.Who == lifemodel.Actor(t.i) && request(s.Label) }) {
 		if s.Label.What == what {
 			return s, nil
 		}
 		may = append(may, s.Label.String())
 	}
-	req := &w.procs[i].request
-	return lifemodel.Step{}, fmt.Errorf("P%d asks for %v (%q), and the model allows only: %s", i, req.Kind, req.Message, strings.Join(may, "; "))
+	req := &t.q.request
+	return lifemodel.Step{}, fmt.Errorf("P%d asks for %v (%q), and the model allows only: %s", t.i, req.Kind, req.Message, strings.Join(may, "; "))
 }
 
 // evaluate decides on live reads whether a run begins.
-func (w *walk) evaluate(i int) (*life.Request, error) {
-	q := &w.procs[i]
-	p := plan.ComputePlan(ctx(), w.input(&w.s, q.read, w.now))
-	steps := w.steps(func(s *lifemodel.Step) bool {
-		return s.Label.Who == lifemodel.Actor(i) && s.Label.Answer == lifemodel.Chosen && (s.Label.What == lifemodel.AddFinalizer || s.Label.What == lifemodel.Commit)
+func (t turn) evaluate() (*life.Request, error) {
+	p := plan.ComputePlan(ctx(), t.w.input(&t.w.s, t.q.read, t.w.now))
+	steps := t.w.steps(func(s *lifemodel.Step) bool {
+		return s.Label.Who == lifemodel.Actor(t.i) && s.Label.Answer == lifemodel.Chosen && (s.Label.What == lifemodel.AddFinalizer || s.Label.What == lifemodel.Commit)
 	})
 	acts := p.Verdict == v1alpha1.VerdictAct
 	if acts != (len(steps) == 1) {
-		return nil, fmt.Errorf("P%d decides %s (%s), and the model begins %d runs", i, p.Verdict, p.Message, len(steps))
+		return nil, fmt.Errorf("P%d decides %s (%s), and the model begins %d runs", t.i, p.Verdict, p.Message, len(steps))
 	}
 	if !acts {
 		return &life.Request{Kind: life.Evaluate}, nil
 	}
-	decides, err := life.FingerprintWork(q.read.Work())
+	decides, err := life.FingerprintWork(t.q.read.Work())
 	if err != nil {
 		return nil, err
 	}
-	q.run, q.remembered, q.plan = life.CommitRun(&q.read.Status, w.input(&w.s, q.read, w.now), decides, p)
-	return nil, w.take(steps[0])
+	t.q.run, t.q.remembered, t.q.plan = life.CommitRun(&t.q.read.Status, t.w.input(&t.w.s, t.q.read, t.w.now), decides, p)
+	return nil, t.w.take(steps[0])
 }
 
 // lookUnwanted lets the machine read rows of which nothing is wanted.
-func (w *walk) lookUnwanted(i int) error {
-	q := &w.procs[i]
-	for _, n := range q.request.Rows {
-		k, _, err := readRow(q.read.Status.Run.Rows[n])
+func (t turn) lookUnwanted() error {
+	for _, n := range t.q.request.Rows {
+		k, _, err := readRow(t.q.read.Status.Run.Rows[n])
 		if err != nil {
 			return err
 		}
-		steps := w.steps(func(s *lifemodel.Step) bool {
-			return s.Label.Who == lifemodel.Actor(i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
+		steps := t.w.steps(func(s *lifemodel.Step) bool {
+			return s.Label.Who == lifemodel.Actor(t.i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
 		})
-		q.memory.RecordSights(q.read.Status.Run, map[int]life.Sight{n: w.sight(&w.s, k)}, w.now)
-		q.memory.RowsRead = w.s.P[i].Looked
+		t.q.memory.TakeSights(t.q.read.Status.Run, map[int]life.Sight{n: t.w.sight(&t.w.s, k)}, t.w.now)
+		t.q.memory.Looked = t.p.Looked
 		if len(steps) == 0 {
-			return fmt.Errorf("P%d looks at row %d, and the model does not", i, k)
+			return fmt.Errorf("P%d looks at row %d, and the model does not", t.i, k)
 		}
-		w.note("%v", steps[0].Label)
-		w.s = steps[0].To
+		t.w.note("%v", steps[0].Label)
+		t.w.s = steps[0].To
 	}
-	return w.compare()
+	return t.w.compare()
 }
 
 // look lets the machine read rows.
-func (w *walk) look(i int, what lifemodel.What) error {
-	q := &w.procs[i]
-	step, err := w.find(i, what)
+func (t turn) look(what lifemodel.What) error {
+	step, err := t.find(what)
 	if err != nil {
 		return err
 	}
 	sights := map[int]life.Sight{}
-	for _, n := range q.request.Rows {
-		k, _, err := readRow(q.read.Status.Run.Rows[n])
+	for _, n := range t.q.request.Rows {
+		k, _, err := readRow(t.q.read.Status.Run.Rows[n])
 		if err != nil {
 			return err
 		}
-		sights[n] = w.sight(&w.s, k)
+		sights[n] = t.w.sight(&t.w.s, k)
 	}
-	q.memory.RecordSights(q.read.Status.Run, sights, w.now)
-	return w.take(step)
+	t.q.memory.TakeSights(t.q.read.Status.Run, sights, t.w.now)
+	return t.w.take(step)
 }
 
-func (w *walk) lookRelease(i int) error {
-	q := &w.procs[i]
-	if w.s.Rel.Locked {
-		w.note("P%d may not look at the release", i)
-		q.memory.RecordReleaseUnread("403", w.now)
-		if step, err := w.find(i, lifemodel.LookRelease); err == nil {
-			return w.take(step)
+func (t turn) lookRelease() error {
+	if t.w.s.Rel.Locked {
+		t.w.note("P%d may not look at the release", t.i)
+		t.q.memory.ReleaseUnread("403", t.w.now)
+		if step, err := t.find(lifemodel.LookRelease); err == nil {
+			return t.w.take(step)
 		}
 		return nil
 	}
-	step, err := w.find(i, lifemodel.LookRelease)
+	step, err := t.find(lifemodel.LookRelease)
 	if err != nil {
 		return err
 	}
-	if w.rng.IntN(10) == 0 {
-		w.note("P%d cannot look at the release", i)
-		q.memory.RecordReleaseUnread("500", w.now)
+	if t.w.rng.IntN(10) == 0 {
+		t.w.note("P%d cannot look at the release", t.i)
+		t.q.memory.ReleaseUnread("500", t.w.now)
 		return nil
 	}
-	q.memory.RecordRelease(q.read.Status.Run, w.release(&w.s, q.read.Status.Run.Number), w.now)
-	return w.take(step)
+	t.q.memory.LookedAtRelease(t.q.read.Status.Run, t.w.release(&t.w.s, t.q.read.Status.Run.Number), t.w.now)
+	return t.w.take(step)
 }
 
-func (w *walk) review(i int) error {
-	q := &w.procs[i]
-	step, err := w.find(i, lifemodel.ReviewAuthor)
+func (t turn) review() error {
+	step, err := t.find(lifemodel.ReviewAuthor)
 	if err != nil {
 		return err
 	}
 	if step.Label.Answer == lifemodel.Refused {
-		q.memory.RecordReviewRefused(v1alpha1.ReasonAuthorLacksRights, "may not", w.now.Add(30*time.Second))
+		t.q.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", t.w.now.Add(30*time.Second))
 	} else {
-		q.memory.RecordReview(nil, w.now)
+		t.q.memory.AuthorReviewed(nil, t.w.now)
 	}
-	return w.take(step)
+	return t.w.take(step)
 }
 
-func (w *walk) recheck(i int) error {
-	q := &w.procs[i]
-	step, err := w.find(i, lifemodel.Recheck)
+func (t turn) recheck() error {
+	step, err := t.find(lifemodel.Recheck)
 	if err != nil {
 		return err
 	}
-	run := q.read.Status.Run
-	in := w.input(&w.s, q.read, w.now)
-	if w.rng.IntN(10) == 0 {
-		w.note("P%d cannot read what a re-check needs", i)
+	run := t.q.read.Status.Run
+	in := t.w.input(&t.w.s, t.q.read, t.w.now)
+	if t.w.rng.IntN(10) == 0 {
+		t.w.note("P%d cannot read what a re-check needs", t.i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		q.memory.RecordJudgement(life.JudgeRun(ctx(), in, run, &q.memory), w.now)
+		t.q.memory.TakeJudgement(life.JudgeRun(ctx(), in, run, &t.q.memory), t.w.now)
 		return nil
 	}
 	answers := map[life.JudgeOutcome]lifemodel.Answer{
 		life.JudgeTrue: lifemodel.Yes, life.JudgeFalse: lifemodel.No, life.JudgeUndecidable: lifemodel.Undecidable,
 	}
-	got := life.JudgeRun(ctx(), in, run, &q.memory)
+	got := life.JudgeRun(ctx(), in, run, &t.q.memory)
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
-		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", i, got.Outcome, got.Why, step.Label.Answer)
+		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", t.i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	q.memory.RecordJudgement(got, w.now)
-	q.todo = got.Plan
-	return w.take(step)
+	t.q.memory.TakeJudgement(got, t.w.now)
+	t.q.todo = got.Plan
+	return t.w.take(step)
 }
 
 // act takes a batch: its steps are sent one after the other, as the model must allow.
-func (w *walk) act(i int) error {
-	q := &w.procs[i]
+func (t turn) act() error {
 	rows, due := map[types.UID]int{}, map[types.UID]bool{}
-	for n, text := range q.read.Status.Run.Rows {
+	for n, text := range t.q.read.Status.Run.Rows {
 		k, row, err := readRow(text)
 		if err != nil {
 			return err
 		}
 		rows[row.UID] = n
-		if slices.Contains(q.request.Rows, n) {
-			if w.s.Flights[k] != (lifemodel.Flight{}) { // of a process that died: the model has one DELETE of a row at a time
+		if slices.Contains(t.q.request.Rows, n) {
+			if t.w.s.Flights[k] != (lifemodel.Flight{}) { // of a process that died: the model has one DELETE of a row at a time
 				return nil
 			}
 			due[row.UID] = true
 		}
 	}
-	q.batch, q.course, q.failed = q.request.Rows, q.memory.CourseOfRows(q.todo, rows, due), map[int]bool{}
-	w.note("P%d takes a batch of %d rows", i, len(q.batch))
+	t.q.batch, t.q.course, t.q.failed = t.q.request.Rows, t.q.memory.CourseOfRows(t.q.todo, rows, due), map[int]bool{}
+	t.w.note("P%d takes a batch of %d rows", t.i, len(t.q.batch))
 	return nil
 }
 
 // deletes are the model's DELETEs of one row by one process.
-func (w *walk) deletes(i, k int, fair bool) []lifemodel.Step {
-	return w.steps(func(s *lifemodel.Step) bool {
+func (t turn) deletes(k int, fair bool) []lifemodel.Step {
+	return t.w.steps(func(s *lifemodel.Step) bool {
 		l := s.Label
-		return l.Who == lifemodel.Actor(i) && l.What == lifemodel.DeleteRow && int(l.Row) == k && (s.Fair || !fair)
+		return l.Who == lifemodel.Actor(t.i) && l.What == lifemodel.DeleteRow && int(l.Row) == k && (s.Fair || !fair)
 	})
 }
 
 // sendNext sends the next DELETE of a batch, unless orders have changed.
-func (w *walk) sendNext(i int, fair bool) error {
-	p, q := &w.s.P[i], &w.procs[i]
-	turn, broken := q.course.NextSteps()
-	if len(turn) == 0 {
-		return w.settleBatch(i)
+func (t turn) sendNext(fair bool) error {
+	due, broken := t.q.course.NextSteps()
+	if len(due) == 0 {
+		return t.settleBatch()
 	}
-	turn = slices.DeleteFunc(turn, func(n int) bool { return w.s.Flights[targetOf(&q.course.Steps[n])] != lifemodel.Flight{} })
-	if len(turn) == 0 { // the answers have not come
+	due = slices.DeleteFunc(due, func(n int) bool { return t.w.s.Flights[targetOf(&t.q.course.Steps[n])] != lifemodel.Flight{} })
+	if len(due) == 0 { // the answers have not come
 		return nil
 	}
-	of := turn[0]
+	of := due[0]
 	if broken[of] {
-		q.course.MarkFailed(of)
+		t.q.course.MarkFailed(of)
 		return nil
 	}
-	o, k := &q.course.Steps[of].Object, targetOf(&q.course.Steps[of])
-	steps := w.deletes(i, k, fair)
+	o, k := &t.q.course.Steps[of].Object, targetOf(&t.q.course.Steps[of])
+	steps := t.deletes(k, fair)
 	if len(steps) == 0 {
-		if may := w.deletes(i, k, false); len(may) == 0 && w.mayAct(i) {
-			return fmt.Errorf("P%d deletes %s, and the model does not allow it", i, o)
+		if may := t.deletes(k, false); len(may) == 0 && t.mayAct() {
+			return fmt.Errorf("P%d deletes %s, and the model does not allow it", t.i, o)
 		}
-		w.note("P%d does not send the DELETE of row %d", i, k)
-		q.batch = nil
+		t.w.note("P%d does not send the DELETE of row %d", t.i, k)
+		t.q.batch = nil
 		return nil
 	}
-	want := p.Later[k]
+	want := t.p.Later[k]
 	if want == (lifemodel.Version{}) {
-		want = p.Read.Run.Rows[k]
+		want = t.p.Read.Run.Rows[k]
 	}
 	if got := o.ResourceVersion; got != strconv.Itoa(int(want.RV)) {
-		return fmt.Errorf("P%d would delete %s at version %s, the model at %d", i, o, got, want.RV)
+		return fmt.Errorf("P%d would delete %s at version %s, the model at %d", t.i, o, got, want.RV)
 	}
-	return w.take(pick(w, steps))
+	return t.w.take(pick(t.w, steps))
 }
 
 // targetOf is the target of the model that a step is about.
 func targetOf(s *plan.Step) int { return slices.Index(targetNames[:], s.Object.Name) }
 
 // mayAct says that orders of the model let a process act at all: else its requests are not sent.
-func (w *walk) mayAct(i int) bool {
-	p, c := &w.s.P[i], &w.s.C
-	return p.Role == lifemodel.Leader && p.Confirmed && c.Exists && !c.Deleted && !c.Suspended && c.Decides == p.Read.Run.Decides
+func (t turn) mayAct() bool {
+	c := &t.w.s.C
+	return t.p.Role == lifemodel.Leader && t.p.Confirmed && c.Exists && !c.Deleted && !c.Suspended && c.Decides == t.p.Read.Run.Decides
 }
 
 // settleBatch ends a batch: what comes after a step that was not taken has failed with it.
-func (w *walk) settleBatch(i int) error {
-	q := &w.procs[i]
-	for _, n := range q.batch {
-		_, row, err := readRow(q.read.Status.Run.Rows[n])
+func (t turn) settleBatch() error {
+	for _, n := range t.q.batch {
+		_, row, err := readRow(t.q.read.Status.Run.Rows[n])
 		if err != nil {
 			return err
 		}
-		if r := &q.memory.Rows[n]; r.State == life.RowOpen && !q.failed[n] && q.course.IsAbout(row.UID) && !q.course.IsObjectDone(row.UID) {
-			q.memory.RecordAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, w.now)
+		if r := &t.q.memory.Rows[n]; r.State == life.RowOpen && !t.q.failed[n] && t.q.course.IsAbout(row.UID) && !t.q.course.IsObjectDone(row.UID) {
+			t.q.memory.TakeAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, t.w.now)
 		}
 	}
-	q.batch = nil
+	t.q.batch = nil
 	return nil
 }
 
