@@ -32,7 +32,7 @@ type Server struct {
 	mu       sync.Mutex
 	version  int
 	served   map[schema.GroupVersionResource]*servedKind
-	denied   []Denial
+	denied   denials
 	requests map[string]int // by verb and resource
 	// fault, when set, may answer a request instead of the server.
 	fault func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool
@@ -270,15 +270,18 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	in.Status.Allowed = !s.denies(a.Verb, a.Resource, a.Namespace, a.Name)
+	in.Status.Allowed = !s.denied.deny(a.Verb, a.Resource, a.Namespace, a.Name)
 	s.mu.Unlock()
 	reply(w, http.StatusCreated, in)
 }
 
-// denies says that a request is forbidden. A denial with a namespace does not deny others, and one without denies requests
+// denials are what a server refuses.
+type denials []Denial
+
+// deny says that a request is forbidden. A denial with a namespace does not deny others, and one without denies requests
 // for all namespaces only, unless its namespace is "*".
-func (s *Server) denies(verb, resource, namespace, name string) bool {
-	return slices.ContainsFunc(s.denied, func(d Denial) bool {
+func (d denials) deny(verb, resource, namespace, name string) bool {
+	return slices.ContainsFunc(d, func(d Denial) bool {
 		return (d.verb == "" || d.verb == verb) && d.Resource == resource && (d.Namespace == "*" || d.Namespace == namespace) &&
 			(d.Name == "*" || d.Name == name)
 	})
@@ -320,7 +323,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, gvr schema.Group
 		s.mu.Unlock()
 		http.Error(w, "404 page not found", http.StatusNotFound)
 		return
-	case s.denies(verb, gvr.Resource, namespace, named):
+	case s.denied.deny(verb, gvr.Resource, namespace, named):
 		s.mu.Unlock()
 		Fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, nil)
 		return
