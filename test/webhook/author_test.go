@@ -475,11 +475,11 @@ func TestWithoutAnAuthorNothingIsDone(t *testing.T) {
 	if err := as.Patch(t.Context(), u.DeepCopy(), ask); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `is not allowed to delete configmaps "victim"`) {
 		t.Errorf("somebody without rights takes it over: %v", err)
 	}
-	plugin := buildPlugin(t)
-	if out, err := e.run(t, plugin, "c", "-n", ns); err == nil || !strings.Contains(out, "then set --become-author") || e.authorOf(t, u) != "" {
+	plugin := buildPlugin(t, e)
+	if out, err := plugin.run(t, "c", "-n", ns); err == nil || !strings.Contains(out, "then set --become-author") || e.authorOf(t, u) != "" {
 		t.Errorf("kubectl cleaner run makes its user the author without a word: %v\n%s", err, out)
 	}
-	if out, err := e.run(t, plugin, "c", "-n", ns, "--become-author"); err != nil || !strings.Contains(out, "you are now the author of its spec") {
+	if out, err := plugin.run(t, "c", "-n", ns, "--become-author"); err != nil || !strings.Contains(out, "you are now the author of its spec") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	eventually(t, "it acts", func(ctx context.Context) string {

@@ -25,24 +25,11 @@ import (
 	"github.com/vtex/cleaner/test/operator"
 )
 
-// runs asks for an evaluation of a ClusterCleaner, by kubectl cleaner run.
-func (e *env) runs(t *testing.T, plugin, name string) {
-	t.Helper()
-	if out, err := e.run(t, plugin, "clustercleaner/"+name); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
+// plugin is kubectl-cleaner, as an administrator runs it.
+type plugin struct{ path, kubeconfig string }
 
-// run gives what kubectl cleaner run says to an administrator.
-func (e *env) run(t *testing.T, plugin string, args ...string) (string, error) {
-	t.Helper()
-	args = append([]string{"run", "--kubeconfig", filepath.Join(e.Dir(), "admin.kubeconfig")}, args...)
-	out, err := exec.CommandContext(t.Context(), plugin, args...).CombinedOutput()
-	return string(out), err
-}
-
-// buildPlugin builds kubectl-cleaner, and says where it is.
-func buildPlugin(t *testing.T) string {
+// buildPlugin builds it.
+func buildPlugin(t *testing.T, e *env) plugin {
 	t.Helper()
 	root, err := operator.Root()
 	if err != nil {
@@ -54,13 +41,29 @@ func buildPlugin(t *testing.T) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return path
+	return plugin{path, filepath.Join(e.Dir(), "admin.kubeconfig")}
+}
+
+// evaluate asks for an evaluation of a ClusterCleaner, by kubectl cleaner run.
+func (p plugin) evaluate(t *testing.T, name string) {
+	t.Helper()
+	if out, err := p.run(t, "clustercleaner/"+name); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// run gives what kubectl cleaner run says.
+func (p plugin) run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), p.path, append([]string{"run", "--kubeconfig", p.kubeconfig}, args...)...).CombinedOutput()
+	return string(out), err
 }
 
 // Who holds a run, such as by a PodDisruptionBudget, does not hold a request with it, to let both go when others have Pods that
 // match. What is asked then is carried out.
 func TestARequestIsNotHeldWithARun(t *testing.T) {
-	e, ctx, plugin := shared, t.Context(), buildPlugin(t)
+	e, ctx := shared, t.Context()
+	plugin := buildPlugin(t, e)
 	tenant, victim := e.namespace(t), e.namespace(t)
 	e.apply(t, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
@@ -114,7 +117,7 @@ rules: [{name: old, forEach: pods.items, when: "true", actions: [{evict: {}}]}]`
 		}
 		return c
 	}
-	e.runs(t, plugin, yearly.GetName())
+	plugin.evaluate(t, yearly.GetName())
 	eventually(t, "a run is held", func(ctx context.Context) string {
 		if c := now(ctx); c.Status.Run == nil || !meta.IsStatusConditionTrue(c.Status.Conditions, v1alpha1.ConditionStalled) {
 			return fmt.Sprintf("%+v", c.Status)
@@ -122,7 +125,7 @@ rules: [{name: old, forEach: pods.items, when: "true", actions: [{evict: {}}]}]`
 		return ""
 	})
 
-	e.runs(t, plugin, yearly.GetName())
+	plugin.evaluate(t, yearly.GetName())
 	asked := now(ctx).Annotations[v1alpha1.AnnotationRequestedAt]
 	eventually(t, "the request is over while the run is held", func(ctx context.Context) string {
 		c := now(ctx)
@@ -152,7 +155,7 @@ rules: [{name: old, forEach: pods.items, when: "true", actions: [{evict: {}}]}]`
 		t.Fatalf("what came after the request is gone: %v", err)
 	}
 
-	e.runs(t, plugin, yearly.GetName())
+	plugin.evaluate(t, yearly.GetName())
 	eventually(t, "what is asked now is carried out", func(ctx context.Context) string {
 		if err := e.Get(ctx, client.ObjectKey{Namespace: victim, Name: "victim"}, there); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Sprintf("the Pod is there (%v): %+v", err, now(ctx).Status)
