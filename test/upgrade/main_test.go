@@ -89,22 +89,26 @@ func newLab(t *testing.T) *lab {
 	if l.audit, err = shared.Witness(); err != nil {
 		t.Fatal(err)
 	}
-	l.Client = l.as("")
+	l.Client = clientOf(t, "")
 	return l
 }
 
-// as is a client of a user; of the administrator without a name.
-func (l *lab) as(user string) client.Client {
-	l.Helper()
+// clientOf is a client of a user; of the administrator without a name.
+func clientOf(t *testing.T, user string) client.Client {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
-		l.must(add(scheme))
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	config := shared.Config()
 	config.QPS = -1
 	config.Impersonate.UserName = user
 	c, err := client.New(config, client.Options{Scheme: scheme})
-	l.must(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 

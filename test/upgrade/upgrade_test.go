@@ -107,7 +107,7 @@ metadata: {name: %s, labels: {of: %s}}`
 func TestNoAuthorIsLost(t *testing.T) {
 	l := newLab(t)
 	l.manager = l.run(shared.this)
-	alice, bob := l.as("alice"), l.as("bob")
+	alice, bob := clientOf(l.T, "alice"), clientOf(l.T, "bob")
 	l.users("alice", "bob")
 	l.apply(l.Client, widgets)
 	l.eventually("widgets are served", func() string {
@@ -222,8 +222,8 @@ func TestNoAuthorIsLost(t *testing.T) {
 	l.gone("Cleaner", "remarked")
 
 	for i := range refusing {
-		l.toldOnce(fmt.Sprintf("told-%d", i), refusing[i])
-		l.toldOnce(fmt.Sprintf("open-%d", i), taking[i])
+		toldOnce(l.T, fmt.Sprintf("told-%d", i), refusing[i])
+		toldOnce(l.T, fmt.Sprintf("open-%d", i), taking[i])
 	}
 	l.judge("early", "remarked")
 }
@@ -385,8 +385,8 @@ func (l *lab) ticked(first time.Time) {
 }
 
 // toldOnce holds a sink to one event that it has taken, and to the same one at each attempt.
-func (l *lab) toldOnce(name string, s *sink.Sink) {
-	l.Helper()
+func toldOnce(t *testing.T, name string, s *sink.Sink) {
+	t.Helper()
 	taken := 0
 	ids := map[string]bool{}
 	for _, e := range s.Events() {
@@ -396,7 +396,7 @@ func (l *lab) toldOnce(name string, s *sink.Sink) {
 		}
 	}
 	if taken != 1 || len(ids) != 1 {
-		l.Errorf("the sink of %s has taken %d events, and was sent %d", name, taken, len(ids))
+		t.Errorf("the sink of %s has taken %d events, and was sent %d", name, taken, len(ids))
 	}
 }
 
