@@ -27,7 +27,7 @@ func TestDoors(t *testing.T) {
 	p.run()
 	t.Run("MillionRules", p.millionRules)
 	t.Run("Probes", p.probes)
-	p.judgeProcess(t)
+	(&witness{play: p}).judgeProcess(t)
 }
 
 // millionRules sends four Cleaners of a million rules through the API server, which asks the webhook before it holds them against

@@ -66,7 +66,7 @@ func TestHostile(t *testing.T) {
 	p := &play{T: t, env: shared, ctx: t.Context(), people: map[string]*objects{}, servers: serve(t)}
 	p.settle()
 	p.run()
-	canaries := p.canaries()
+	w := newWitness(p)
 	p.healthy()
 	p.act("before anything hostile is sent")
 
@@ -82,14 +82,14 @@ func TestHostile(t *testing.T) {
 	for _, s := range p.scenes {
 		t.Run(s.class+"/"+s.Name, func(t *testing.T) { p.judge(t, s) })
 	}
-	t.Run("reviews", p.reviews)
+	t.Run("reviews", callers{p.manager, p.objects}.call)
 	p.act("after all of it")
 	calm()
 	p.awaitActed(besidePrefix, "on what they were given all the time")
 	t.Run("harmless", func(t *testing.T) {
-		p.judgeDeeds(t)
-		p.judgeCanaries(t, canaries)
-		p.judgeProcess(t)
+		w.judgeDeeds(t)
+		w.judgeCanaries(t)
+		w.judgeProcess(t)
 		if n := p.servers.heard[forgedSink].Load(); n > 0 {
 			t.Errorf("%d events were sent of runs that never were", n)
 		}

@@ -28,9 +28,31 @@ import (
 // shown is how many of the same kind of harm are listed.
 const shown = 10
 
+// witness judges what the operator has done to others.
+type witness struct {
+	play *play
+	// canaries are the versions of objects that nobody may touch, by their name.
+	canaries map[string]string
+}
+
+// newWitness remembers what is there before anything hostile is.
+func newWitness(p *play) *witness {
+	p.Helper()
+	w := &witness{play: p}
+	var err error
+	if w.canaries, err = w.versions(p.ctx); err != nil {
+		p.Fatal(err)
+	}
+	const least = 200
+	if len(w.canaries) < least {
+		p.Fatalf("there are %d objects to watch over only", len(w.canaries))
+	}
+	return w
+}
+
 // judgeDeeds holds each write of the operator against what it may touch, and each deletion against its preconditions.
-func (p *play) judgeDeeds(t *testing.T) {
-	events, err := p.audit.Events()
+func (w *witness) judgeDeeds(t *testing.T) {
+	events, err := w.play.audit.Events()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +63,7 @@ func (p *play) judgeDeeds(t *testing.T) {
 		if !e.By(operator.User) {
 			continue
 		}
-		if why := p.foreign(e); why != "" {
+		if why := w.foreign(e); why != "" {
 			foreign = append(foreign, fmt.Sprintf("%s: %s", why, e))
 		}
 		if e.Verb == "delete" && e.ObjectRef != nil && e.ObjectRef.Namespace == healthyNamespace {
@@ -60,40 +82,14 @@ func (p *play) judgeDeeds(t *testing.T) {
 	for _, line := range cluster.Violations(events, operator.User) {
 		t.Error(line)
 	}
-	p.judgeHealthy(t, events)
-	logReactions(t, events)
-}
-
-// logReactions says how soon the healthy Cleaners deleted what they were given while everything hostile went on. The machine and its API
-// server are just as busy, so that it is no measure that could fail.
-func logReactions(t *testing.T, events []cluster.Event) {
-	made := map[string]time.Time{}
-	var took []time.Duration
-	for i := range events {
-		e := &events[i]
-		if e.ObjectRef == nil || e.ObjectRef.Namespace != healthyNamespace || !strings.HasPrefix(e.ObjectRef.Name, besidePrefix) || e.Code() >= 300 {
-			continue
-		}
-		switch at := e.RequestReceivedTimestamp.Time; e.Verb {
-		case "create":
-			made[e.ObjectRef.Name] = at
-		case "delete":
-			took = append(took, at.Sub(made[e.ObjectRef.Name]))
-			delete(made, e.ObjectRef.Name)
-		}
-	}
-	slices.Sort(took)
-	if len(took) == 0 || len(made) > 0 {
-		t.Fatalf("the audit log shows %d deletions of what the healthy Cleaners were given, and none of %d objects", len(took), len(made))
-	}
-	t.Logf("reaction of the healthy Cleaners beside all of it: median %s, 99th percentile %s, longest %s of %d", took[len(took)/2], took[len(took)*99/100], took[len(took)-1], len(took))
+	w.judgeHealthy(t, events)
 }
 
 // judgeHealthy holds what was done outside of the namespaces of rows and floods against the invariants. In those, what
 // others have written as status would blur them.
-func (p *play) judgeHealthy(t *testing.T, events []cluster.Event) {
+func (w *witness) judgeHealthy(t *testing.T, events []cluster.Event) {
 	var theirs []string
-	for _, s := range p.scenes {
+	for _, s := range w.play.scenes {
 		theirs = append(theirs, s.Namespace)
 	}
 	for _, f := range floods() {
@@ -102,7 +98,7 @@ func (p *play) judgeHealthy(t *testing.T, events []cluster.Event) {
 	events = slices.DeleteFunc(events, func(e cluster.Event) bool {
 		return e.ObjectRef != nil && slices.Contains(theirs, e.ObjectRef.Namespace)
 	})
-	log, err := invariants.ReadLogs(filepath.Join(p.Dir(), "manager*.log"))
+	log, err := invariants.ReadLogs(filepath.Join(w.play.Dir(), "manager*.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +128,7 @@ func upkeep(e *cluster.Event) bool {
 }
 
 // foreign says why a request of the operator harms somebody; empty if it does not.
-func (p *play) foreign(e *cluster.Event) string {
+func (w *witness) foreign(e *cluster.Event) string {
 	ref := e.ObjectRef
 	if ref == nil {
 		return ""
@@ -151,7 +147,7 @@ func (p *play) foreign(e *cluster.Event) string {
 	switch {
 	case ref.Namespace == healthyNamespace, strings.HasPrefix(ref.Name, "free"):
 		return ""
-	case ref.Resource == "secrets" && release.MatchString(ref.Name) && p.plays("releases", ref.Namespace):
+	case ref.Resource == "secrets" && release.MatchString(ref.Name) && w.play.plays("releases", ref.Namespace):
 		return ""
 	}
 	return "it touches what is nobody's to give"
@@ -162,21 +158,7 @@ func (p *play) plays(class, namespace string) bool {
 	return slices.ContainsFunc(p.scenes, func(s *scene) bool { return s.class == class && s.Namespace == namespace })
 }
 
-// canaries are the versions of objects that nobody may touch, by their name.
-func (p *play) canaries() map[string]string {
-	p.Helper()
-	found, err := p.versions(p.ctx)
-	if err != nil {
-		p.Fatal(err)
-	}
-	const least = 200
-	if len(found) < least {
-		p.Fatalf("there are %d objects to watch over only", len(found))
-	}
-	return found
-}
-
-func (p *play) versions(ctx context.Context) (map[string]string, error) {
+func (w *witness) versions(ctx context.Context) (map[string]string, error) {
 	kinds := []schema.GroupVersionKind{
 		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "Secret"}, {Version: "v1", Kind: "Service"},
 		{Version: "v1", Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "RoleBinding"},
@@ -184,7 +166,7 @@ func (p *play) versions(ctx context.Context) (map[string]string, error) {
 	}
 	versions := map[string]string{}
 	for _, kind := range kinds {
-		list, err := p.of(kind, "").List(ctx, metav1.ListOptions{})
+		list, err := w.play.of(kind, "").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list %s: %w", kind.Kind, err)
 		}
@@ -198,12 +180,12 @@ func (p *play) versions(ctx context.Context) (map[string]string, error) {
 }
 
 // judgeCanaries holds that what was there before anything hostile is there, as it was.
-func (p *play) judgeCanaries(t *testing.T, before map[string]string) {
-	after, err := p.versions(t.Context())
+func (w *witness) judgeCanaries(t *testing.T) {
+	after, err := w.versions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, version := range before {
+	for name, version := range w.canaries {
 		if after[name] != version {
 			t.Errorf("%s was %s, and is %q", name, version, after[name])
 		}
@@ -211,19 +193,19 @@ func (p *play) judgeCanaries(t *testing.T, before map[string]string) {
 }
 
 // judgeProcess holds that the operator is the same process, and has stayed below its memory limit.
-func (p *play) judgeProcess(t *testing.T) {
-	if p.ended() {
-		t.Fatalf("the operator has ended with %d; its log is %s", p.manager.ExitCode(), p.manager.LogPath)
+func (w *witness) judgeProcess(t *testing.T) {
+	if w.play.ended() {
+		t.Fatalf("the operator has ended with %d; its log is %s", w.play.manager.ExitCode(), w.play.manager.LogPath)
 	}
-	most, err := highWater(p.manager.PID())
+	most, err := highWater(w.play.manager.PID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the operator had %d MiB at most; its limit is %d MiB", most>>20, p.limit>>20)
-	if bound := p.limit / 10 * 9; most > bound { // so that there is room for what nobody has thought of
+	t.Logf("the operator had %d MiB at most; its limit is %d MiB", most>>20, w.play.limit>>20)
+	if bound := w.play.limit / 10 * 9; most > bound { // so that there is room for what nobody has thought of
 		t.Errorf("the operator had %d MiB, and is to have %d MiB at most", most>>20, bound>>20)
 	}
-	log, err := os.ReadFile(p.manager.LogPath)
+	log, err := os.ReadFile(w.play.manager.LogPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +215,8 @@ func (p *play) judgeProcess(t *testing.T) {
 			break
 		}
 	}
-	if n := countStarts(log); n != p.starts {
-		t.Errorf("the operator has started %d times", 1+n-p.starts)
+	if n := countStarts(log); n != w.play.starts {
+		t.Errorf("the operator has started %d times", 1+n-w.play.starts)
 	}
 }
 

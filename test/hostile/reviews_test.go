@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vtex/cleaner/test/operator"
 )
 
 // review is what somebody on the network of Pods sends to the webhook, past the API server.
@@ -83,9 +85,15 @@ func caller() *http.Client {
 	}
 }
 
-// reviews calls the webhook past the API server.
-func (p *play) reviews(t *testing.T) {
-	base := fmt.Sprintf("https://127.0.0.1:%d", p.manager.WebhookPort)
+// callers call the webhook past the API server.
+type callers struct {
+	manager *operator.Process
+	objects *objects
+}
+
+// call has all of them call it.
+func (c callers) call(t *testing.T) {
+	base := fmt.Sprintf("https://127.0.0.1:%d", c.manager.WebhookPort)
 	for _, r := range hostileReviews() {
 		t.Run(r.name, func(t *testing.T) {
 			answer := r.ask(t, base)
@@ -97,9 +105,9 @@ func (p *play) reviews(t *testing.T) {
 			t.Errorf("wants: %s\nthe answer is %s", r.wants, shortened(answer))
 		})
 	}
-	t.Run("Protocol", func(t *testing.T) { p.protocol(t, base) })
-	t.Run("ManyAtOnce", func(t *testing.T) { p.manyAtOnce(t, base) })
-	t.Run("SlowCallers", func(t *testing.T) { p.slowCallers(t) })
+	t.Run("Protocol", func(t *testing.T) { protocol(t, base) })
+	t.Run("ManyAtOnce", func(t *testing.T) { c.manyAtOnce(t, base) })
+	t.Run("SlowCallers", func(t *testing.T) { c.slowCallers(t) })
 }
 
 // ask gives status and body of the answer, or the error.
@@ -130,7 +138,7 @@ func (r *review) ask(t *testing.T, base string) string {
 }
 
 // protocol holds that HTTP/2, whose streams one connection has by the thousand, is not spoken.
-func (p *play) protocol(t *testing.T, base string) {
+func protocol(t *testing.T, base string) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+pathOfCleaners, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +154,7 @@ func (p *play) protocol(t *testing.T, base string) {
 }
 
 // manyAtOnce sends hundreds of costly reviews at the same time; an author is answered all the same.
-func (p *play) manyAtOnce(t *testing.T, base string) {
+func (c callers) manyAtOnce(t *testing.T, base string) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -168,26 +176,26 @@ func (p *play) manyAtOnce(t *testing.T, base string) {
 			})
 		}
 	}
-	p.authored(t, "many-at-once")
+	c.write(t, "many-at-once")
 }
 
 // slowCallers hold connections that never send a whole request; an author is answered all the same.
-func (p *play) slowCallers(t *testing.T) {
+func (c callers) slowCallers(t *testing.T) {
 	for range 300 {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.manager.WebhookPort)) //nolint:noctx // it is on this machine
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", c.manager.WebhookPort)) //nolint:noctx // it is on this machine
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
-		if _, err := c.Write([]byte{0x16, 0x03, 0x01}); err != nil {
+		defer conn.Close()
+		if _, err := conn.Write([]byte{0x16, 0x03, 0x01}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.authored(t, "slow-callers")
+	c.write(t, "slow-callers")
 }
 
-// authored writes a Cleaner that is as it should be, within the time of a request.
-func (p *play) authored(t *testing.T, name string) {
+// write writes a Cleaner that is as it should be, within the time of a request.
+func (c callers) write(t *testing.T, name string) {
 	t.Helper()
 	at := nowhere()
 	at.Namespace = healthyNamespace
@@ -197,7 +205,7 @@ func (p *play) authored(t *testing.T, name string) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	for {
-		err := p.objects.send(t.Context(), made[0], false, false)
+		err := c.objects.send(t.Context(), made[0], false, false)
 		if err == nil {
 			return
 		}
