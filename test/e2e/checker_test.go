@@ -32,7 +32,7 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 	for i, m := range mistakes.List() {
 		t.Run(m.Name, func(t *testing.T) {
 			l := newLab(t, e)
-			l.mistaken = m.Breaks != nil
+			l.judge.mistaken = m.Breaks != nil
 			got := tempted(l, faulty(t, m), i)
 			for _, want := range m.Breaks {
 				if !slices.Contains(got, want) {
@@ -52,8 +52,8 @@ func tempted(l *lab, binary string, n int) []string {
 	l.Helper()
 	old := l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	l.processes = 10 * n // the logs of one control plane lie in one folder
-	p := l.stopsAt(binary, "before a DELETE", 1, lone()...)
+	l.operators.started = 10 * n // the logs of one control plane lie in one folder
+	p := l.operators.stopsAt(binary, "before a DELETE", 1, lone()...)
 	if err := l.Delete(l.ctx, old); err != nil {
 		l.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func tempted(l *lab, binary string, n int) []string {
 		l.Fatal(err)
 	}
 	l.eventually("its DELETE is answered, and what came of it is said", func() string {
-		deletes := l.deletes()
+		deletes := l.trail.deletes()
 		if !slices.ContainsFunc(deletes, func(d cluster.Event) bool { return d.ObjectRef.Name == "evidence" }) {
 			return fmt.Sprintf("the operator sent %v", deletes)
 		}
@@ -71,14 +71,14 @@ func tempted(l *lab, binary string, n int) []string {
 		}
 		return ""
 	})
-	if !l.mistaken {
+	if !l.judge.mistaken {
 		l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonProtected)
 	}
 	if err := p.Kill(); err != nil {
 		l.Fatal(err)
 	}
 	var broken []string
-	for _, v := range l.violations() {
+	for _, v := range l.judge.violations() {
 		l.Log(v)
 		broken = append(broken, v.Invariant)
 	}

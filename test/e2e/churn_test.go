@@ -53,7 +53,7 @@ func TestWhatComesAndGoesInOneNamespaceHoldsUpNoOther(t *testing.T) {
 		return ""
 	})
 
-	c := l.cluster(fmt.Sprintf(`
+	c := l.fixtures.cluster(fmt.Sprintf(`
   ttl: 0s
   targets:
   - name: configs

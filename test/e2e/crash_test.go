@@ -89,7 +89,7 @@ func TestKilledAfterTheCommitAndAfterTheDeeds(t *testing.T) {
 		}
 	}
 	deleted := map[string]int{}
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.ObjectRef.Resource == "widgets" && d.Code() < 300 {
 			deleted[d.ObjectRef.Name]++
 		}

@@ -234,9 +234,9 @@ func TestACrashAtEachStepConverges(t *testing.T) {
 				if !crash.old {
 					c.add(crash.with, c.sink.URL)
 				}
-				c.crashesAt(crash.at, max(crash.n, 1))
+				c.lab.operators.crashesAt(crash.at, max(crash.n, 1))
 			}
-			c.runs(faulty(t, mistakes.Mistake{}), lone()...)
+			c.lab.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
 			c.converges(name == "leaving")
 		})
 	}
@@ -257,7 +257,7 @@ func (c *chain) converges(mayRest bool) {
 		}
 		return ""
 	})
-	c.deletedOnce()
+	c.lab.trail.deletedOnce()
 	if mayRest {
 		return
 	}
@@ -377,7 +377,7 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 	const kills = 15
 	for range kills {
-		p := c.doomed(c.binary, "", lone()...)
+		p := c.lab.operators.doomed(c.binary, "", lone()...)
 		select {
 		case <-p.Exited():
 			t.Fatalf("it ended by itself; its log:\n%s", tail(p.LogPath))
@@ -387,6 +387,6 @@ func TestKilledAtRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.runs(c.binary, lone()...)
+	c.lab.operators.run(c.binary, lone()...)
 	c.converges(false)
 }

@@ -18,8 +18,8 @@ import (
 func TestASlowWebhookDelaysNoOtherNamespace(t *testing.T) {
 	const cleaners = 40
 	l := parallel(t)
-	g := l.gate()
-	configs := l.clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	g := newGate(l)
+	configs := clientset(l).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	patient := []byte(`[{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}]`)
 	if _, err := configs.Patch(l.ctx, l.ns, types.JSONPatchType, patient, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

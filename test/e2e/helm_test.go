@@ -108,7 +108,7 @@ func TestKilledHalfWayThroughAnUninstall(t *testing.T) {
 		t.Errorf("records are left: %v", s)
 	}
 	deleted := map[string]int{}
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.Code() < 300 {
 			deleted[d.ObjectRef.Resource+" "+d.ObjectRef.Name]++
 		}
@@ -126,9 +126,9 @@ func TestKilledHalfWayThroughAnUninstall(t *testing.T) {
 func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
 	e := alone(t)
 	l := newLab(t, e)
-	first := l.runs(e.binary, append(lone(), "--finish-grace=1h")...) // else the grace may end before the operator is back
+	first := l.operators.run(e.binary, append(lone(), "--finish-grace=1h")...) // else the grace may end before the operator is back
 	told := l.sink()
-	gate := l.gate()
+	gate := newGate(l)
 	stops := map[string]struct {
 		stop   func(c *v1alpha1.Cleaner)
 		result v1alpha1.Result
@@ -182,7 +182,7 @@ func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
 		set(name, helm.StatusUninstalling)
 		s.stop(l.cleaner(name))
 	}
-	l.runs(e.binary, append(lone(), "--finish-grace=1h")...)
+	l.operators.run(e.binary, append(lone(), "--finish-grace=1h")...)
 
 	results := map[string]sink.Event{}
 	for _, event := range l.received(told, len(stops)) {
@@ -207,7 +207,7 @@ func TestAnUninstallOfSomebodyElseIsNotFinished(t *testing.T) {
 			t.Errorf("%s: the event says that somebody else uninstalls it, or not, which is wrong: %s", name, data)
 		}
 	}
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		for name, s := range stops {
 			if s.says != "" && slices.Contains([]string{name + "-config", name + "-svc", "sh.helm.release.v1." + name + ".v1"}, d.ObjectRef.Name) {
 				t.Errorf("something of release %q was deleted: %s", name, d)
@@ -232,7 +232,7 @@ func TestCleanerInItsOwnRelease(t *testing.T) {
 	}
 	l.gone("shop")
 	var deleted []string
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.Code() < 300 {
 			deleted = append(deleted, d.ObjectRef.Name)
 		}

@@ -72,7 +72,7 @@ func TestDeedsAreThoseOfTheServiceAccount(t *testing.T) {
 	}
 	want := "system:serviceaccount:" + l.ns + ":" + tenant
 	as := 0
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		switch {
 		case d.ObjectRef.Resource == "cleaners": // its own kind is the operator's to delete
 		case d.User.Username != operator.User || d.ImpersonatedUser == nil || d.ImpersonatedUser.Username != want:
@@ -145,7 +145,7 @@ func TestWhatTheServiceAccountMayNotReadIsNotShownToExpressions(t *testing.T) {
 	if got, want := message(c, v1alpha1.ConditionTargetsResolved), `ServiceAccount "`+l.ns+`/tenant" is not allowed to list and watch configmaps "evidence" in namespace "`+l.ns+`"`; !strings.Contains(got, want) {
 		t.Errorf("the status says %q, want %q in it", got, want)
 	}
-	if n := len(l.deletes()); n > 0 {
+	if n := len(l.trail.deletes()); n > 0 {
 		t.Errorf("%d deletions", n)
 	}
 	let(l, "get", "list", "watch", "delete")
@@ -165,7 +165,7 @@ func TestADeletedServiceAccountDeletesNothing(t *testing.T) {
 	if got, want := message(c, v1alpha1.ConditionReady), `ServiceAccount "`+l.ns+`/tenant" does not exist`; !strings.Contains(got, want) {
 		t.Errorf("the status says %q, want %q in it", got, want)
 	}
-	if n := len(l.deletes()); n > 0 {
+	if n := len(l.trail.deletes()); n > 0 {
 		t.Errorf("%d deletions", n)
 	}
 	if err := l.Create(l.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: tenant}}); err != nil {
@@ -195,7 +195,7 @@ metadata: {name: evidence}`)
     includeWhenEvaluating: false
     delete: true`))
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
-	if n := len(l.deletes()); n > 0 {
+	if n := len(l.trail.deletes()); n > 0 {
 		t.Errorf("%d deletions", n)
 	}
 }
@@ -262,7 +262,7 @@ func uninstalledAsTenant(l *lab, hook *corev1.Pod) {
 		return ""
 	})
 	want := "system:serviceaccount:" + l.ns + ":" + tenant
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.ObjectRef.Resource != "cleaners" && (d.ImpersonatedUser == nil || d.ImpersonatedUser.Username != want) {
 			l.Errorf("%s: want it as %s", d, want)
 		}

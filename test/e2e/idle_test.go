@@ -18,7 +18,7 @@ import (
 // An operator whose Cleaners are all at rest sends nothing but what its leadership needs, and its watches.
 func TestAnOperatorAtRestSendsNothing(t *testing.T) {
 	l := newLab(t, alone(t))
-	l.runs(l.binary, quick()...)
+	l.operators.run(l.binary, quick()...)
 	l.configMap("evidence", nil, map[string]string{"n": "0"})
 	for name, spec := range map[string]string{
 		"unripe":    "\n  ttl: 100h\n  targets:" + target,

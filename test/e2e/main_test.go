@@ -199,11 +199,11 @@ type lab struct {
 	ctx context.Context
 	ns  string
 	// sinks are those that the invariants are held against.
-	sinks []*sink.Sink
-	// processes counts the operators that the test itself has started.
-	processes int
-	// mistaken says that the operator was built with a mistake, so that the invariants do not hold.
-	mistaken bool
+	sinks     []*sink.Sink
+	operators *operators
+	fixtures  *fixtures
+	trail     *trail
+	judge     *judge
 }
 
 // newLab makes a namespace in a control plane.
@@ -215,7 +215,8 @@ func newLab(t *testing.T, e *env) *lab {
 	}
 	e.labs.add(ns)
 	l := &lab{T: t, env: e, ctx: t.Context(), ns: ns}
-	t.Cleanup(l.judge)
+	l.operators, l.fixtures, l.trail, l.judge = &operators{l: l}, &fixtures{l}, &trail{l}, &judge{l: l}
+	t.Cleanup(l.judge.hold)
 	return l
 }
 
@@ -358,20 +359,4 @@ func (l *lab) update(o client.Object, name string, change func()) {
 		}
 		return ""
 	})
-}
-
-// deletes are the DELETE requests that the operator sent in the namespace, as the audit log shows them.
-func (l *lab) deletes() []cluster.Event {
-	l.Helper()
-	events, err := l.audit.Events()
-	if err != nil {
-		l.Fatal(err)
-	}
-	var out []cluster.Event
-	for _, e := range cluster.Deletes(events, operator.User) {
-		if e.ObjectRef != nil && e.ObjectRef.Namespace == l.ns {
-			out = append(out, e)
-		}
-	}
-	return out
 }

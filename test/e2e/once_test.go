@@ -45,7 +45,7 @@ func TestTTLDeletesWhenItHasPassedAndNotBefore(t *testing.T) {
 	if l.exists(&corev1.ConfigMap{}, "evidence") {
 		t.Error("the target is there after the Cleaner has gone")
 	}
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.RequestReceivedTimestamp.Time.Before(due) {
 			t.Errorf("%s was sent at %s, before the ttl has passed at %s", d, d.RequestReceivedTimestamp, due)
 		}
@@ -203,8 +203,8 @@ status: {conditions: [{type: Active, status: "False", lastTransitionTime: "2020-
 			t.Errorf("the message does not name %s: %q", want, got)
 		}
 	}
-	if len(l.deletes()) > 0 {
-		t.Errorf("something was deleted: %v", l.deletes())
+	if len(l.trail.deletes()) > 0 {
+		t.Errorf("something was deleted: %v", l.trail.deletes())
 	}
 }
 

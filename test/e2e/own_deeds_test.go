@@ -45,7 +45,7 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := parallel(t)
 			s := l.sink()
-			g := l.gate()
+			g := newGate(l)
 			g.set(func(r *admissionv1.AdmissionRequest) (bool, string) { return r.Name != "held", "not yet" })
 			l.labelled(nil, "a", "b", "held")
 			l.configMap("door", nil, map[string]string{"open": "true"})
@@ -56,7 +56,7 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 				}
 				return ""
 			})
-			l.backsOff("held", tc.times, "delete")
+			l.trail.backsOff("held", tc.times, "delete")
 			g.set(allow)
 			l.gone("c")
 			if l.exists(&corev1.ConfigMap{}, "held") {
@@ -83,7 +83,7 @@ const patchThenDeleteAll = `
 func TestARunKeepsTheOrderOfActions(t *testing.T) {
 	l := parallel(t)
 	probe := l.configMap("probe", nil, nil)
-	g := l.gateBefore(admissionregistrationv1.Update, corev1.SchemeGroupVersion, "configmaps", func() error {
+	g := newGateBefore(l, admissionregistrationv1.Update, corev1.SchemeGroupVersion, "configmaps", func() error {
 		return l.Update(l.ctx, probe, client.DryRunAll)
 	})
 	g.set(func(r *admissionv1.AdmissionRequest) (bool, string) { return r.Name != "second", "not yet" })
@@ -101,15 +101,15 @@ func TestARunKeepsTheOrderOfActions(t *testing.T) {
       object: second
     - delete: {}`))
 	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
-	l.backsOff("second", 3, "patch")
+	l.trail.backsOff("second", 3, "patch")
 	if left := l.left(); !slices.Contains(left, "first") {
 		t.Errorf("%v are left", left)
 	}
 	g.set(allow)
 	l.gone("c")
 	l.leaves("probe", "second")
-	patches := slices.DeleteFunc(l.requests("patch"), func(e cluster.Event) bool { return e.ObjectRef.Name != "second" || e.Code() >= 300 })
-	deletes := slices.DeleteFunc(l.deletes(), func(e cluster.Event) bool { return e.ObjectRef.Name != "first" })
+	patches := slices.DeleteFunc(l.trail.requests("patch"), func(e cluster.Event) bool { return e.ObjectRef.Name != "second" || e.Code() >= 300 })
+	deletes := slices.DeleteFunc(l.trail.deletes(), func(e cluster.Event) bool { return e.ObjectRef.Name != "first" })
 	if len(patches) != 1 || len(deletes) != 1 || deletes[0].RequestReceivedTimestamp.Before(&patches[0].StageTimestamp) {
 		t.Errorf("second was patched by %v, and first deleted by %v", patches, deletes)
 	}
@@ -121,7 +121,7 @@ func TestAnObjectThatIsMadeAnewIsNotDeleted(t *testing.T) {
 	s := l.sink()
 	old := l.configMap("a", map[string]string{"app": "shop"}, nil)
 	l.apply(cleanerYAML("c", fmt.Sprintf("\n  lifecycle: Once\n  retry: {period: 10s}\n  cloudEventSink: %q", s.URL)+shopMaps+takeAll))
-	p := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, lone()...)
+	p := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, lone()...)
 	if err := l.Delete(l.ctx, old); err != nil {
 		t.Fatal(err)
 	}

@@ -40,13 +40,13 @@ kind: Pod
 metadata: {name: only}
 spec: {nodeName: short, containers: [{name: c, image: example.test/c}]}
 status: {phase: Running, podIP: 192.0.2.1, podIPs: [{ip: 192.0.2.1}]}`)
-	l.cluster(`
+	l.fixtures.cluster(`
   lifecycle: Recurring
   templateRef: {name: pod-ip-pressure}`)
 
 	// overtaken has somebody else taint the Node while the operator is about to patch it, and waits for what comes of both.
 	overtaken := func(key string, want ...string) *operator.Process {
-		p := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a PATCH", 1, lone()...)
+		p := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before a PATCH", 1, lone()...)
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			t.Fatal(err)
 		}

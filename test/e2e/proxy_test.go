@@ -131,7 +131,7 @@ func TestTheWatchesAreLostAndComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.labelled(map[string]string{"state": "stale"}, "new", "replaced")
-	if n := len(l.deletes()); n != 1 {
+	if n := len(l.trail.deletes()); n != 1 {
 		t.Fatalf("%d deletions were sent without a connection", n-1)
 	}
 	p.join()
@@ -139,7 +139,7 @@ func TestTheWatchesAreLostAndComeBack(t *testing.T) {
 	l.labelled(map[string]string{"state": "stale"}, "late")
 	l.leaves("kept", "rescued")
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // More than a batch is deleted while the API server is out of order: some requests are refused, and of some the answer is
@@ -173,7 +173,7 @@ func TestBatchesOfARuleUnderFaults(t *testing.T) {
 	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
 	l.leaves()
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
-	l.deletedOnce()
+	l.trail.deletedOnce()
 	if faults.Load() < n/10 {
 		t.Errorf("%d deletions of %d met a fault: this shows little", faults.Load(), deletions.Load())
 	}

@@ -18,7 +18,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,43 +50,6 @@ func widgets(group string) string {
   - {name: widgets, reference: {apiGroup: %s, version: v1, kind: Widget, matchLabels: {app: shop}}}
   rules:
   - {name: all, forEach: maps.items + widgets.items, when: "true", actions: [{delete: {}}]}`, group)
-}
-
-// attempts are when the operator asked for something of an object, in their order, of one of these verbs.
-func (l *lab) attempts(name string, verbs ...string) []cluster.Event {
-	l.Helper()
-	var out []cluster.Event
-	for _, verb := range verbs {
-		for _, e := range l.requests(verb) {
-			if e.ObjectRef.Name == name {
-				out = append(out, e)
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b cluster.Event) int {
-		return a.RequestReceivedTimestamp.Compare(b.RequestReceivedTimestamp.Time)
-	})
-	return out
-}
-
-// backsOff waits until an object was asked for so often, and checks that each pause was longer than the least one, which
-// doubles.
-func (l *lab) backsOff(name string, times int, verbs ...string) {
-	l.Helper()
-	var tries []cluster.Event
-	l.eventually(fmt.Sprintf("%s is tried %d times", name, times), func() string {
-		if tries = l.attempts(name, verbs...); len(tries) < times {
-			return fmt.Sprintf("it was %d times", len(tries))
-		}
-		return ""
-	})
-	least := 900 * time.Millisecond // the clock of the operator, and what it takes to answer
-	for i := 1; i < len(tries); i++ {
-		if d := tries[i].RequestReceivedTimestamp.Sub(tries[i-1].RequestReceivedTimestamp.Time); d < least {
-			l.Errorf("attempt %d on %s came %s after the one before, and not %s", i+1, name, d, least)
-		}
-		least = min(2*least, 4*time.Minute)
-	}
 }
 
 // told are the counts of all events that a sink has taken, each id once.
@@ -142,7 +104,7 @@ func TestADeletionOfARuleIsRefused(t *testing.T) {
 	}
 	l.labelled(nil, "b") // nobody waits for the widget
 	l.leaves()
-	l.backsOff("w", 3, "delete")
+	l.trail.backsOff("w", 3, "delete")
 	l.adds(s, map[v1alpha1.Outcome]int64{v1alpha1.OutcomeDeleted: 2})
 	l.bystander()
 	grant(l, group, "get", "list", "watch", "delete")
@@ -154,7 +116,7 @@ func TestADeletionOfARuleIsRefused(t *testing.T) {
 		}
 		return ""
 	})
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 func TestAPatchOfARuleIsRefused(t *testing.T) {
@@ -176,8 +138,8 @@ func TestAPatchOfARuleIsRefused(t *testing.T) {
     - delete: {}`, group))))
 	l.leaves()
 	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
-	l.backsOff("w", 3, "patch", "delete")
-	if n := len(l.attempts("w", "delete")); n > 0 {
+	l.trail.backsOff("w", 3, "patch", "delete")
+	if n := len(l.trail.attempts("w", "delete")); n > 0 {
 		t.Errorf("the widget was deleted after its patch was refused, %d times", n)
 	}
 	grant(l, group, "get", "list", "watch", "patch", "delete")
@@ -200,7 +162,7 @@ func TestTheListOfATargetIsRefused(t *testing.T) {
 		t.Errorf("the message does not name verb and resource: %q", got)
 	}
 	l.bystander()
-	if sent := l.deletes(); len(sent) > 0 {
+	if sent := l.trail.deletes(); len(sent) > 0 {
 		t.Errorf("something was deleted while nobody could read all targets: %v", sent)
 	}
 	grant(l, group, "get", "list", "watch", "delete")
@@ -214,7 +176,7 @@ func TestTheListOfATargetIsRefused(t *testing.T) {
 }
 
 // changing has somebody write to an object whenever it is about to be deleted, so that each deletion is a conflict.
-func (l *lab) changing(g *gate, name string) {
+func (g *gate) changing(l *lab, name string) {
 	var n int
 	g.set(func(r *admissionv1.AdmissionRequest) (bool, string) {
 		if r.Name != name {
@@ -231,8 +193,8 @@ func TestAnItemThatChangesAllTheTime(t *testing.T) {
 	for _, lifecycle := range []string{"Recurring", "Once"} {
 		t.Run(lifecycle, func(t *testing.T) {
 			l := parallel(t)
-			g := l.gate()
-			l.changing(g, "busy")
+			g := newGate(l)
+			g.changing(l, "busy")
 			l.labelled(nil, "a", "b", "busy")
 			l.apply(cleanerYAML("c", "\n  lifecycle: "+lifecycle+shopMaps+takeAll))
 			l.leaves("busy", "probe")
@@ -240,11 +202,11 @@ func TestAnItemThatChangesAllTheTime(t *testing.T) {
 			if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "busy") {
 				t.Errorf("the message does not name the object: %q", got)
 			}
-			if n := len(l.attempts("busy", "delete")); n > 30 {
+			if n := len(l.trail.attempts("busy", "delete")); n > 30 {
 				t.Errorf("it was tried %d times", n)
 			}
 			l.bystander()
-			for _, d := range l.attempts("busy", "delete") {
+			for _, d := range l.trail.attempts("busy", "delete") {
 				if d.Code() != http.StatusConflict {
 					t.Errorf("a deletion was answered with something else than a conflict: %s", d)
 				}
@@ -259,7 +221,7 @@ func TestAForeignWebhookRefusesOneItem(t *testing.T) {
 	for _, lifecycle := range []string{"Recurring", "Once"} {
 		t.Run(lifecycle, func(t *testing.T) {
 			l := parallel(t)
-			g := l.gate()
+			g := newGate(l)
 			g.set(func(r *admissionv1.AdmissionRequest) (bool, string) { return r.Name != "held", "not on my watch" })
 			l.labelled(nil, "a", "b", "held")
 			l.apply(cleanerYAML("c", "\n  lifecycle: "+lifecycle+shopMaps+takeAll))
@@ -268,10 +230,10 @@ func TestAForeignWebhookRefusesOneItem(t *testing.T) {
 			if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "not on my watch") {
 				t.Errorf("the message does not say why: %q", got)
 			}
-			l.backsOff("held", 3, "delete")
+			l.trail.backsOff("held", 3, "delete")
 			g.set(allow)
 			l.leaves("probe")
-			l.deletedOnce()
+			l.trail.deletedOnce()
 		})
 	}
 }
@@ -289,7 +251,7 @@ func TestAFinalizerThatHoldsAnItem(t *testing.T) {
 		l.update(cm, "held", func() { cm.Annotations = map[string]string{"touched": name} })
 	}
 	l.passes()
-	sent := l.attempts("held", "delete")
+	sent := l.trail.attempts("held", "delete")
 	for len(sent) > 0 && sent[0].Code() == http.StatusConflict { // the watch did not know of the finalizer yet
 		sent = sent[1:]
 	}
@@ -309,39 +271,27 @@ const slowly = shopMaps + `
   rules:
   - {name: stale, forEach: maps.items, when: item.data.state == "stale", actions: [{delete: {}}]}`
 
-// begun waits until something was deleted, and says how much.
-func (l *lab) begun() int {
-	l.Helper()
-	l.eventually("it begins", func() string {
-		if len(l.deletes()) == 0 {
-			return "nothing was deleted"
-		}
-		return ""
-	})
-	return len(l.deletes())
-}
-
 func TestSuspendHoldsARuleThatActs(t *testing.T) {
 	for _, lifecycle := range []string{"Recurring", "Once"} {
 		t.Run(lifecycle, func(t *testing.T) {
 			l := parallel(t)
 			l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
 			l.apply(cleanerYAML("c", "\n  lifecycle: "+lifecycle+slowly))
-			l.begun()
+			l.trail.begun()
 			l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })
 			l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonSuspended)
-			sent := len(l.deletes())
+			sent := len(l.trail.deletes())
 			if sent > 4 {
 				t.Fatalf("%d objects were deleted already, so this shows nothing", sent)
 			}
 			l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"} })
 			newLab(t, l.env).passes()
-			if now := len(l.deletes()); now != sent {
+			if now := len(l.trail.deletes()); now != sent {
 				t.Errorf("%d deletions were sent while the Cleaner was suspended", now-sent)
 			}
 			l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false })
 			l.leaves()
-			l.deletedOnce()
+			l.trail.deletedOnce()
 		})
 	}
 }
@@ -350,7 +300,7 @@ func TestARuleIsEditedWhileItActs(t *testing.T) {
 	l := parallel(t)
 	l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
 	l.apply(cleanerYAML("c", stays("", slowly)))
-	l.begun()
+	l.trail.begun()
 	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = `item.data.state == "other"` })
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 	left := l.left()
@@ -359,28 +309,6 @@ func TestARuleIsEditedWhileItActs(t *testing.T) {
 	}
 	l.passes()
 	l.leaves(left...)
-}
-
-// template makes a CleanerTemplate that deletes what is stale, which goes with the test.
-func (l *lab) template(state string) *v1alpha1.CleanerTemplate {
-	l.Helper()
-	u := l.apply(fmt.Sprintf(`
-apiVersion: cleaner.vtex.dev/v1alpha1
-kind: CleanerTemplate
-metadata: {name: %s}
-spec:
-  template:
-    targets:
-    - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}}}
-    rules:
-    - {name: stale, forEach: maps.items, when: item.data.state == %q, actions: [{delete: {}}]}`, l.ns, state))
-	t := &v1alpha1.CleanerTemplate{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}}
-	l.Cleanup(func() {
-		if err := l.Delete(context.WithoutCancel(l.ctx), t.DeepCopy()); client.IgnoreNotFound(err) != nil {
-			l.Error(err)
-		}
-	})
-	return t
 }
 
 func TestATemplateChangesAndGoes(t *testing.T) {
@@ -393,7 +321,7 @@ func TestATemplateChangesAndGoes(t *testing.T) {
 	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, l.ns) {
 		t.Errorf("the message does not name the template: %q", got)
 	}
-	made := l.template("stale")
+	made := l.fixtures.template("stale")
 	l.leaves("b", "c")
 	if err := l.Get(l.ctx, client.ObjectKeyFromObject(made), made); err != nil {
 		t.Fatal(err)
@@ -411,7 +339,7 @@ func TestATemplateChangesAndGoes(t *testing.T) {
 	l.update(cm, "c", func() { cm.Data["state"] = "old" })
 	l.passes()
 	l.leaves("c")
-	l.template("old")
+	l.fixtures.template("old")
 	l.leaves()
 }
 
@@ -461,7 +389,7 @@ func TestANamespaceComesIntoReach(t *testing.T) {
 		}
 	}
 	label(l.ns, l.ns)
-	l.cluster(`
+	l.fixtures.cluster(`
   lifecycle: Recurring
   targets:
   - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaceSelector: {matchLabels: {clean: ` + l.ns + `}}}}` + takeAll)
@@ -495,7 +423,7 @@ func TestLimitsCountForATime(t *testing.T) {
 		t.Errorf("Tripped says %q", got)
 	}
 	l.leaves("c", "d") // when a is forgotten
-	sent := l.deletes()
+	sent := l.trail.deletes()
 	if d := sent[1].RequestReceivedTimestamp.Sub(sent[0].RequestReceivedTimestamp.Time); d < 5900*time.Millisecond {
 		t.Errorf("half was deleted within %s", d)
 	}
@@ -524,7 +452,7 @@ func TestARuleTakesAFinalizerOff(t *testing.T) {
 	if l.exists(cm, "stuck"); !slices.Equal(cm.Finalizers, []string{"example.test/mine"}) {
 		t.Errorf("the finalizers are %v", cm.Finalizers)
 	}
-	if n := len(l.requests("patch")); n != 2 {
+	if n := len(l.trail.requests("patch")); n != 2 {
 		t.Errorf("%d patches were sent, want 2: %s", n, describe(c))
 	}
 	l.update(cm, "stuck", func() { cm.Finalizers = nil })
@@ -560,7 +488,7 @@ func TestAnItemWhoseEarlierActionFailsIsLeftOutOfThePatchOfAll(t *testing.T) {
 	if pool.Data["w"] == "" || pool.Data["x"] == "" {
 		t.Errorf("the pool has %v", pool.Data)
 	}
-	if n := len(l.attempts("pool", "patch")); n != 1 {
+	if n := len(l.trail.attempts("pool", "patch")); n != 1 {
 		t.Errorf("the pool was patched %d times, want once", n)
 	}
 	grant(l, group, "get", "list", "watch", "delete")
@@ -591,7 +519,7 @@ func TestADeadSinkDelaysNoRule(t *testing.T) {
 	if len(ids) != 2 {
 		t.Errorf("%d events were sent, want 2: that of the first run, and one of all that was done meanwhile", len(ids))
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 func TestTheSinkOfACleanerThatStaysIsRemoved(t *testing.T) {
@@ -624,7 +552,7 @@ func TestACleanerThatStaysIsDeletedWhileItActs(t *testing.T) {
 	l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
 	// What is under way ends within the grace of a deletion, so that its event is sent.
 	l.apply(cleanerYAML("c", stays(s.URL, strings.Replace(slowly, "actionsPerSecond: 1", "actionsPerSecond: 2", 1))))
-	l.begun()
+	l.trail.begun()
 	if err := l.Delete(l.ctx, l.cleaner("c")); err != nil {
 		t.Fatal(err)
 	}
@@ -659,7 +587,7 @@ func TestARuleThatNeverComesToAnEnd(t *testing.T) {
     when: item.metadata.name == "b"
     actions: [{patch: {type: Merge, expression: '{"data": {"n": string(int(item.data.n) + 1)}}'}}]`)))
 	l.eventually("both begin", func() string {
-		if len(l.attempts("a", "patch")) == 0 || len(l.attempts("b", "patch")) == 0 {
+		if len(l.trail.attempts("a", "patch")) == 0 || len(l.trail.attempts("b", "patch")) == 0 {
 			return "one has not"
 		}
 		return ""
@@ -668,7 +596,7 @@ func TestARuleThatNeverComesToAnEnd(t *testing.T) {
 	l.passes()
 	took := time.Since(since)
 	recent := func(name string) int {
-		return len(slices.DeleteFunc(l.attempts(name, "patch"), func(e cluster.Event) bool { return e.RequestReceivedTimestamp.Time.Before(since) }))
+		return len(slices.DeleteFunc(l.trail.attempts(name, "patch"), func(e cluster.Event) bool { return e.RequestReceivedTimestamp.Time.Before(since) }))
 	}
 	if n := recent("a"); n > 5 {
 		t.Errorf("a patch that changes nothing was sent %d times in %s", n, took)
@@ -681,9 +609,9 @@ func TestARuleThatNeverComesToAnEnd(t *testing.T) {
 
 func TestADisruptionBudgetHoldsAnEviction(t *testing.T) {
 	l := parallel(t)
-	l.mayEvict()
-	l.pod("free")
-	l.pod("held")
+	l.fixtures.mayEvict()
+	l.fixtures.pod("free")
+	l.fixtures.pod("held")
 	l.apply(`
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -691,7 +619,7 @@ metadata: {name: held}
 spec: {minAvailable: 1, selector: {matchLabels: {app: held}}}`)
 	budget := &policyv1.PodDisruptionBudget{}
 	l.eventually("the budget is known", func() string {
-		u := l.clientset().PolicyV1().PodDisruptionBudgets(l.ns)
+		u := clientset(l).PolicyV1().PodDisruptionBudgets(l.ns)
 		var err error
 		if budget, err = u.Get(l.ctx, "held", metav1.GetOptions{}); err != nil || budget.Status.ExpectedPods != 1 {
 			return fmt.Sprintf("%+v %v", budget.Status, err)
@@ -710,11 +638,11 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: held}}}`)
 	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "disruption budget") {
 		t.Errorf("the message does not say why: %q", got)
 	}
-	l.backsOff("held", 3, "create")
+	l.trail.backsOff("held", 3, "create")
 	if !l.exists(pod, "held") {
 		t.Error("the Pod that a budget holds is gone")
 	}
-	if err := l.clientset().PolicyV1().PodDisruptionBudgets(l.ns).Delete(l.ctx, "held", metav1.DeleteOptions{}); err != nil {
+	if err := clientset(l).PolicyV1().PodDisruptionBudgets(l.ns).Delete(l.ctx, "held", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	l.eventually("the held Pod goes", func() string {
@@ -732,14 +660,14 @@ func TestAScheduleIsKept(t *testing.T) {
 	made := l.apply(cleanerYAML("c", stays("", "\n  schedule: '* * * * *'"+shopMaps+takeAll)))
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonWaitingForSchedule)
 	l.leaves()
-	first := l.deletes()[0].RequestReceivedTimestamp
+	first := l.trail.deletes()[0].RequestReceivedTimestamp
 	if at := made.GetCreationTimestamp(); first.Truncate(time.Minute).Equal(at.Truncate(time.Minute)) {
 		t.Errorf("something was deleted at %s, before the schedule was due after %s", first, at)
 	}
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 	l.labelled(nil, "b")
 	l.leaves()
-	if second := l.deletes()[1].RequestReceivedTimestamp; second.Truncate(time.Minute).Equal(first.Truncate(time.Minute)) {
+	if second := l.trail.deletes()[1].RequestReceivedTimestamp; second.Truncate(time.Minute).Equal(first.Truncate(time.Minute)) {
 		t.Errorf("something was deleted at %s, between two times of the schedule", second)
 	}
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
@@ -760,11 +688,11 @@ func TestAScheduleIsMadeUpForAfterARestart(t *testing.T) {
 		}
 		return ""
 	})
-	l.crashesAt("after a DELETE", 1)
+	l.operators.crashesAt("after a DELETE", 1)
 	l.labelled(nil, "b")
-	l.runs(l.binary, lone()...)
+	l.operators.run(l.binary, lone()...)
 	l.leaves()
-	if d := l.attempts("b", "delete")[0].RequestReceivedTimestamp.Sub(due); d > 40*time.Second {
+	if d := l.trail.attempts("b", "delete")[0].RequestReceivedTimestamp.Sub(due); d > 40*time.Second {
 		t.Errorf("what was due was done %s later", d)
 	}
 	l.eventually("it is noted", func() string {
@@ -786,35 +714,6 @@ const patchThenDelete = shopMaps + `
       when: '!has(item.data) || !has(item.data.seen)'
     - delete: {}`
 
-// mayEvict lets the operator evict the Pods of the namespace.
-func (l *lab) mayEvict() {
-	l.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "evict"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "delete"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/eviction"}, Verbs: []string{"create"}},
-	}}
-	if err := l.Create(l.ctx, role); err != nil {
-		l.Fatal(err)
-	}
-	if err := l.Create(l.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "evict"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "evict"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: operator.Namespace, Name: operator.ServiceAccount}},
-	}); err != nil {
-		l.Fatal(err)
-	}
-}
-
-// pod makes a Pod that seems to run.
-func (l *lab) pod(name string) {
-	l.Helper()
-	l.apply(fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, labels: {app: %s}}
-spec: {containers: [{name: c, image: example.test/c}], terminationGracePeriodSeconds: 0}
-status: {phase: Running, conditions: [{type: Ready, status: "True"}]}`, name, name))
-}
-
 // evictAll evicts each Pod of the namespace.
 const evictAll = `
   targets:
@@ -834,7 +733,7 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, alone(t))
 			s := l.sink()
-			l.mayEvict()
+			l.fixtures.mayEvict()
 			points := []string{"before a PATCH", "after a PATCH", "before a DELETE", "after a DELETE"}
 			switch name {
 			case "Once":
@@ -854,9 +753,9 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 				if i == 0 || name == "Once" { // whose rows are those of its beginning
 					l.apply(cleanerYAML(fmt.Sprintf("c%d", i), with(s.URL)))
 				}
-				l.crashesAt(point, 1)
+				l.operators.crashesAt(point, 1)
 			}
-			l.runs(faulty(t, mistakes.Mistake{}), lone()...)
+			l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
 			l.leaves()
 			if name == "Once" { // one whose objects another has taken goes on waiting
 				l.eventually("all runs come to their end", func() string {
@@ -870,7 +769,7 @@ func TestACrashAtEachStepOfARuleConverges(t *testing.T) {
 			} else {
 				l.says("c0", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 			}
-			l.deletedOnce()
+			l.trail.deletedOnce()
 			if name != "StaysAndTold" {
 				return
 			}
@@ -903,7 +802,7 @@ func TestARowThatNoRuleWantsAnyMore(t *testing.T) {
 			l.apply(cleanerYAML("c", fmt.Sprintf("\n  lifecycle: Once\n  cloudEventSink: %q", s.URL)+shopMaps+`
   rules:
   - {name: all, forEach: maps.items, when: '!("keep" in item.metadata.labels)', actions: [{delete: {}}]}`))
-			l.crashesAt("committed", 1)
+			l.operators.crashesAt("committed", 1)
 			m := &corev1.ConfigMap{}
 			l.update(m, "m", func() {
 				if tc.label != "" {
@@ -915,7 +814,7 @@ func TestARowThatNoRuleWantsAnyMore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			l.runs(faulty(t, mistakes.Mistake{}), lone()...)
+			l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
 			var told struct{ Result v1alpha1.Result }
 			if err := json.Unmarshal(l.received(s, 1)[0].Data, &told); err != nil || told.Result != tc.result {
 				t.Errorf("the event says %q, want %q (%v)", told.Result, tc.result, err)
@@ -930,7 +829,7 @@ func TestACrashWhileARecordIsDropped(t *testing.T) {
 	s := l.sink()
 	s.Otherwise(sink.Answer{Status: 503})
 	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
-	first := l.runs(l.binary, lone()...)
+	first := l.operators.run(l.binary, lone()...)
 	l.labelled(nil, "a")
 	l.leaves()
 	l.says("c", v1alpha1.ConditionDelivered, v1alpha1.ReasonDeliveryFailed)
@@ -938,9 +837,9 @@ func TestACrashWhileARecordIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "" })
-	l.crashesAt("before ClearRecord", 1)
-	l.crashesAt("after ClearRecord", 1)
-	l.runs(faulty(t, mistakes.Mistake{}), lone()...)
+	l.operators.crashesAt("before ClearRecord", 1)
+	l.operators.crashesAt("after ClearRecord", 1)
+	l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
 	l.eventually("nothing is kept", func() string {
 		if c := l.cleaner("c"); c.Status.Run != nil || c.Status.Unsent != nil || len(c.Finalizers) > 0 {
 			return describe(c)
@@ -951,13 +850,13 @@ func TestACrashWhileARecordIsDropped(t *testing.T) {
 
 func TestACrashAtAnEvictionConverges(t *testing.T) {
 	l := newLab(t, alone(t))
-	l.mayEvict()
+	l.fixtures.mayEvict()
 	l.apply(cleanerYAML("c", stays("", evictAll)))
 	for _, point := range []string{"before an eviction", "after an eviction"} {
-		l.pod(strings.Fields(point)[0])
-		l.crashesAt(point, 1)
+		l.fixtures.pod(strings.Fields(point)[0])
+		l.operators.crashesAt(point, 1)
 	}
-	l.runs(faulty(t, mistakes.Mistake{}), lone()...)
+	l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
 	l.eventually("the Pods go", func() string {
 		for _, name := range []string{"before", "after"} {
 			// The crash may cut off an eviction that has marked its Pod, and a kubelet, which there is none of, would do the rest.
@@ -973,18 +872,18 @@ func TestACrashAtAnEvictionConverges(t *testing.T) {
 func TestTheLeaderIsKilledWhileARuleActs(t *testing.T) {
 	l := newLab(t, alone(t))
 	s := l.sink()
-	first := l.runs(l.binary, quick()...)
-	l.runs(l.binary, quick()...)
+	first := l.operators.run(l.binary, quick()...)
+	l.operators.run(l.binary, quick()...)
 	l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
 	l.apply(cleanerYAML("c", stays(s.URL, slowly)))
-	l.begun()
-	leader := l.leader()
+	l.trail.begun()
+	leader := l.operators.leader()
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	l.follows(leader)
+	l.operators.follows(leader)
 	l.leaves()
-	l.deletedOnce()
+	l.trail.deletedOnce()
 	l.eventually("each object is counted", func() string {
 		counts := told(t, s)
 		if n := counts[v1alpha1.OutcomeDeleted] + counts[v1alpha1.OutcomeGone]; n != 6 {
@@ -1000,18 +899,18 @@ func TestAPausedLeaderOfACleanerThatStays(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.labelled(map[string]string{"state": "stale"}, "evidence")
 	l.apply(cleanerYAML("c", stays("", strings.Replace(slowly, "{actionsPerSecond: 1}", "{actionsPerSecond: 100}", 1))))
-	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
-	leader := l.leader()
-	l.runs(l.binary, quick()...)
-	l.follows(leader)
+	old := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
+	leader := l.operators.leader()
+	l.operators.run(l.binary, quick()...)
+	l.operators.follows(leader)
 	l.leaves()
 	l.labelled(map[string]string{"state": "used"}, "evidence")
 	if err := old.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	l.ends(old)
+	l.operators.ends(old)
 	l.leaves("evidence")
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 func TestTheAPIServerIsKilledWhileARuleActs(t *testing.T) {
@@ -1021,14 +920,14 @@ func TestTheAPIServerIsKilledWhileARuleActs(t *testing.T) {
 	for i := range n {
 		l.labelled(nil, fmt.Sprintf("m-%03d", i))
 	}
-	l.runs(l.binary, lone()...)
+	l.operators.run(l.binary, lone()...)
 	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
-	l.begun()
+	l.trail.begun()
 	if err := l.Restart(l.ctx, cluster.APIServer); err != nil {
 		t.Fatal(err)
 	}
 	l.leaves()
-	l.deletedOnce()
+	l.trail.deletedOnce()
 	l.labelled(nil, "late") // its watches have come back
 	l.leaves()
 	l.eventually("each object is counted", func() string {
@@ -1043,7 +942,7 @@ func TestTheAPIServerIsKilledWhileARuleActs(t *testing.T) {
 // Cleaners that stay, and have nothing to do, write nothing and ask for nothing, however often they are evaluated.
 func TestCleanersThatStayRest(t *testing.T) {
 	l := newLab(t, alone(t))
-	l.runs(l.binary, quick()...)
+	l.operators.run(l.binary, quick()...)
 	l.labelled(map[string]string{"state": "used"}, "a", "b")
 	protected := l.configMap("protected", map[string]string{"app": "shop", v1alpha1.ProtectKey: "true"}, map[string]string{"state": "stale"})
 	s := l.sink()

@@ -41,14 +41,14 @@ func TestAnItemThatCannotBeConfirmedHoldsUpNoOther(t *testing.T) {
     forEach: maps.items
     when: has(item.data.state)
     actions: [{delete: {}}]`, group))))
-	l.backsOff("nobody", 4, "get")
+	l.trail.backsOff("nobody", 4, "get")
 	if got := message(l.cleaner("c"), v1alpha1.ConditionReady); !strings.Contains(got, "get") || !strings.Contains(got, "widgets") {
 		t.Errorf("the message does not name verb and resource: %q", got)
 	}
 	l.labelled(map[string]string{"state": "done"}, "b") // the next look at a is seconds away
 	l.leaves("a")
-	gone := l.attempts("b", "delete")[0].RequestReceivedTimestamp
-	if looks := l.attempts("nobody", "get"); len(looks) > 4 && looks[4].RequestReceivedTimestamp.Before(&gone) {
+	gone := l.trail.attempts("b", "delete")[0].RequestReceivedTimestamp
+	if looks := l.trail.attempts("nobody", "get"); len(looks) > 4 && looks[4].RequestReceivedTimestamp.Before(&gone) {
 		t.Errorf("b was deleted at %s, after a was looked at once more at %s", gone, looks[4].RequestReceivedTimestamp)
 	}
 	grant(l, group, "get", "list", "watch")
@@ -59,7 +59,7 @@ func TestAnItemThatCannotBeConfirmedHoldsUpNoOther(t *testing.T) {
 // What was refused is what a person has to know, whatever else the rules wait for, report, or cannot say.
 func TestWhatIsRefusedIsSaidFirst(t *testing.T) {
 	l := parallel(t)
-	g := l.gate()
+	g := newGate(l)
 	l.labelled(map[string]string{"state": "new"}, "young")
 	l.labelled(map[string]string{"state": "odd"}, "odd")
 	l.labelled(map[string]string{"state": "odd"}, "told")
@@ -87,7 +87,7 @@ func TestWhatIsRefusedIsSaidFirst(t *testing.T) {
 // A deletion that is refused is tried again, and the patch before it is not: unless somebody else has changed the object.
 func TestAPatchThatStandsIsNotMadeAgain(t *testing.T) {
 	l := parallel(t)
-	g := l.gate()
+	g := newGate(l)
 	g.set(func(r *admissionv1.AdmissionRequest) (bool, string) { return r.Name != "held", "not on my watch" })
 	l.labelled(map[string]string{"n": "0"}, "held")
 	l.apply(cleanerYAML("c", stays("", shopMaps+`
@@ -98,7 +98,7 @@ func TestAPatchThatStandsIsNotMadeAgain(t *testing.T) {
     actions:
     - patch: {type: Merge, expression: '{"data": {"n": string(int(item.data.n) + 1)}}'}
     - delete: {}`)))
-	l.backsOff("held", 3, "delete")
+	l.trail.backsOff("held", 3, "delete")
 	cm := &corev1.ConfigMap{}
 	if l.exists(cm, "held"); cm.Data["n"] != "1" {
 		t.Errorf("the object was patched until n is %s, and its deletion was refused each time", cm.Data["n"])
@@ -112,7 +112,7 @@ func TestAPatchThatStandsIsNotMadeAgain(t *testing.T) {
 	})
 	g.set(allow)
 	l.leaves("probe")
-	if n := len(l.attempts("held", "patch")); n != 2 {
+	if n := len(l.trail.attempts("held", "patch")); n != 2 {
 		t.Errorf("%d patches were sent, want 2", n)
 	}
 }
@@ -140,12 +140,12 @@ func TestWhatIsDeletedIsMadeAnewEachTime(t *testing.T) {
 		t.Errorf("the message does not name the object: %q", got)
 	}
 	l.eventually("it is tried more and more rarely", func() string {
-		if n := len(l.attempts("loop", "delete")); n < 7 {
+		if n := len(l.trail.attempts("loop", "delete")); n < 7 {
 			return fmt.Sprintf("it was %d times", n)
 		}
 		return ""
 	})
-	tries := l.attempts("loop", "delete")
+	tries := l.trail.attempts("loop", "delete")
 	for i, least := 4, 900*time.Millisecond; i < 7; i, least = i+1, 2*least {
 		if d := tries[i].RequestReceivedTimestamp.Sub(tries[i-1].RequestReceivedTimestamp.Time); d < least {
 			t.Errorf("deletion %d came %s after the one before, and not %s", i+1, d, least)
@@ -213,9 +213,9 @@ func TestWhatACrashHasLeftAloneIsNotUnknown(t *testing.T) {
 	s := l.sink()
 	l.labelled(nil, "a", "b", "c")
 	l.apply(cleanerYAML("c", stays(s.URL, shopMaps+takeAll)))
-	l.crashesAt("committed", 1)
-	l.crashesAt("before a DELETE", 1)
-	l.runs(l.binary, lone()...)
+	l.operators.crashesAt("committed", 1)
+	l.operators.crashesAt("before a DELETE", 1)
+	l.operators.run(l.binary, lone()...)
 	l.leaves()
 	l.eventually("each object is counted once", func() string {
 		got := told(t, s)
@@ -252,12 +252,12 @@ func TestRulesAsAServiceAccount(t *testing.T) {
 	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "patch") || !strings.Contains(got, "system:serviceaccount:"+l.ns+":tenant") {
 		t.Errorf("the message does not say what is missing, and to whom: %q", got)
 	}
-	if n := len(l.attempts("a", "delete")); n > 0 {
+	if n := len(l.trail.attempts("a", "delete")); n > 0 {
 		t.Errorf("the object was deleted %d times without its patch", n)
 	}
 	let(l, "get", "list", "watch", "delete", "patch")
 	l.leaves("other")
-	for _, e := range append(l.attempts("a", "patch"), l.attempts("a", "delete")...) {
+	for _, e := range append(l.trail.attempts("a", "patch"), l.trail.attempts("a", "delete")...) {
 		if e.ImpersonatedUser == nil || e.ImpersonatedUser.Username != "system:serviceaccount:"+l.ns+":"+tenant {
 			t.Errorf("%s was not sent as the ServiceAccount", e)
 		}
@@ -296,7 +296,7 @@ func TestEventsBecomeASeries(t *testing.T) {
 func TestEventsOfAClusterCleaner(t *testing.T) {
 	l := parallel(t)
 	l.labelled(nil, "a")
-	cc := l.cluster(`
+	cc := l.fixtures.cluster(`
   lifecycle: Recurring
   targets:
   - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaces: [` + l.ns + `]}}` + takeAll)

@@ -9,76 +9,30 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/e2e/mistakes"
-	"github.com/vtex/cleaner/test/operator"
 )
-
-// leader is the identity of the process that leads.
-func (l *lab) leader() string {
-	l.Helper()
-	leases := &unstructured.UnstructuredList{}
-	leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
-	if err := l.List(l.ctx, leases, client.InNamespace(operator.Namespace)); err != nil {
-		l.Fatal(err)
-	}
-	if len(leases.Items) != 1 {
-		l.Fatalf("%d Leases in %s, want 1", len(leases.Items), operator.Namespace)
-	}
-	holder, _, err := unstructured.NestedString(leases.Items[0].Object, "spec", "holderIdentity")
-	if err != nil {
-		l.Fatal(err)
-	}
-	return holder
-}
-
-// follows waits until somebody else leads.
-func (l *lab) follows(leader string) {
-	l.Helper()
-	l.eventually("another process leads", func() string {
-		if now := l.leader(); now == leader || now == "" {
-			return fmt.Sprintf("the leader is %q", now)
-		}
-		return ""
-	})
-}
-
-// ends waits until a process has ended by itself.
-func (l *lab) ends(p *operator.Process) {
-	l.Helper()
-	select {
-	case <-p.Exited():
-	case <-time.After(patience):
-		l.Fatalf("it runs, although it does not lead any more; its log:\n%s", tail(p.LogPath))
-	}
-	if p.ExitCode() == 0 {
-		l.Errorf("a process that lost the leadership ended as if nothing had happened; its log:\n%s", tail(p.LogPath))
-	}
-}
 
 func TestTheLeaderIsKilledInARun(t *testing.T) {
 	l := newLab(t, alone(t))
 	s := l.sink()
-	first := l.runs(l.binary, quick()...)
-	l.runs(l.binary, quick()...)
+	first := l.operators.run(l.binary, quick()...)
+	l.operators.run(l.binary, quick()...)
 	group := refused(l, fmt.Sprintf("\n  cloudEventSink: %q%s", s.URL, widgetSpec), "w1", "w2")
-	leader := l.leader()
+	leader := l.operators.leader()
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	grant(l, group, "get", "list", "watch", "delete")
-	l.follows(leader)
+	l.operators.follows(leader)
 	took := time.Now()
 	l.gone("c")
 	if d := time.Since(took); d > 20*time.Second {
 		t.Errorf("the new leader took %s to carry the run on", d)
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // A process that stops in good order releases the Lease, after all that it was doing: the next one leads before the Lease would expire, and
@@ -86,26 +40,26 @@ func TestTheLeaderIsKilledInARun(t *testing.T) {
 func TestACleanStopReleasesTheLease(t *testing.T) {
 	const expires = 15 * time.Second
 	l := newLab(t, alone(t))
-	first := l.runs(l.binary, quick()...)
+	first := l.operators.run(l.binary, quick()...)
 	l.eventually("the first process leads", func() string {
-		if l.leader() == "" {
+		if l.operators.leader() == "" {
 			return "there is no leader"
 		}
 		return ""
 	})
-	leader := l.leader()
-	standby := l.runs(l.binary, quick()...)
+	leader := l.operators.leader()
+	standby := l.operators.run(l.binary, quick()...)
 	for _, next := range []string{"a standby", "a process that starts"} {
 		if err := first.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
 		<-first.Exited()
 		stopped := time.Now()
-		if now := l.leader(); now == leader {
+		if now := l.operators.leader(); now == leader {
 			t.Errorf("the Lease is held by %q, which has stopped", now)
 		}
 		if standby == nil {
-			standby = l.runs(l.binary, quick()...)
+			standby = l.operators.run(l.binary, quick()...)
 		}
 		l.configMap("evidence", nil, nil)
 		l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
@@ -116,9 +70,9 @@ func TestACleanStopReleasesTheLease(t *testing.T) {
 		if l.exists(&corev1.ConfigMap{}, "evidence") {
 			t.Errorf("%s has not cleaned up", next)
 		}
-		first, standby, leader = standby, nil, l.leader()
+		first, standby, leader = standby, nil, l.operators.leader()
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // The leader is paused between its last check and the request, for as long as it takes another one to lead, to clean up,
@@ -127,20 +81,20 @@ func TestAPausedLeaderDoesNotDeleteWhatWasMadeAnew(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
-	leader := l.leader()
-	l.runs(l.binary, quick()...)
-	l.follows(leader)
+	old := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
+	leader := l.operators.leader()
+	l.operators.run(l.binary, quick()...)
+	l.operators.follows(leader)
 	l.gone("c")
 	l.configMap("evidence", nil, nil)
 	if err := old.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	l.ends(old)
+	l.operators.ends(old)
 	if !l.exists(&corev1.ConfigMap{}, "evidence") {
 		t.Error("the object that was made anew was deleted")
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // The leader is paused before its last check; the object stays as it was, but the Cleaner is suspended meanwhile.
@@ -148,18 +102,18 @@ func TestAPausedLeaderDoesNotDeleteForASuspendedCleaner(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	old := l.stopsAt(faulty(t, mistakes.Mistake{}), "before Act", 1, quick()...)
-	leader := l.leader()
+	old := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before Act", 1, quick()...)
+	leader := l.operators.leader()
 	c := &v1alpha1.Cleaner{}
 	l.update(c, "c", func() { c.Spec.Suspend = true })
-	l.runs(l.binary, quick()...)
-	l.follows(leader)
+	l.operators.run(l.binary, quick()...)
+	l.operators.follows(leader)
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonSuspended)
 	if err := old.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	l.ends(old)
-	if sent := l.deletes(); len(sent) > 0 || !l.exists(&corev1.ConfigMap{}, "evidence") {
+	l.operators.ends(old)
+	if sent := l.trail.deletes(); len(sent) > 0 || !l.exists(&corev1.ConfigMap{}, "evidence") {
 		t.Errorf("a deletion was sent for a suspended Cleaner: %v", sent)
 	}
 	l.update(c, "c", func() { c.Spec.Suspend = false })

@@ -64,18 +64,18 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func allow(*admissionv1.AdmissionRequest) (bool, string) { return true, "" }
 
-// gate puts a webhook before the deletions of ConfigMaps in the namespace.
-func (l *lab) gate() *gate {
+// newGate puts a webhook before the deletions of ConfigMaps in the namespace.
+func newGate(l *lab) *gate {
 	l.Helper()
 	probe := l.configMap("probe", nil, nil)
-	return l.gateBefore(admissionregistrationv1.Delete, corev1.SchemeGroupVersion, "configmaps", func() error {
+	return newGateBefore(l, admissionregistrationv1.Delete, corev1.SchemeGroupVersion, "configmaps", func() error {
 		return l.Delete(l.ctx, probe, client.DryRunAll)
 	})
 }
 
-// gateBefore puts a webhook before what is done to the objects of a resource, and of its subresources, in the namespace.
+// newGateBefore puts a webhook before what is done to the objects of a resource, and of its subresources, in the namespace.
 // The probe is such a request that changes nothing.
-func (l *lab) gateBefore(what admissionregistrationv1.OperationType, group schema.GroupVersion, resource string, probe func() error) *gate {
+func newGateBefore(l *lab, what admissionregistrationv1.OperationType, group schema.GroupVersion, resource string, probe func() error) *gate {
 	l.Helper()
 	g := &gate{answer: func(r *admissionv1.AdmissionRequest) (bool, string) {
 		return r.DryRun == nil || !*r.DryRun, "the gate is closed"
@@ -100,7 +100,7 @@ func (l *lab) gateBefore(what admissionregistrationv1.OperationType, group schem
 			FailurePolicy:     &always, SideEffects: &none, TimeoutSeconds: &second, AdmissionReviewVersions: []string{"v1"},
 		}},
 	}
-	configs := l.clientset().AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	configs := clientset(l).AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	if _, err := configs.Create(l.ctx, config, metav1.CreateOptions{}); err != nil {
 		l.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (l *lab) gateBefore(what admissionregistrationv1.OperationType, group schem
 	return g
 }
 
-func (l *lab) clientset() *kubernetes.Clientset {
+func clientset(l *lab) *kubernetes.Clientset {
 	l.Helper()
 	c, err := kubernetes.NewForConfig(l.Config())
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *lab) bystander() {
 
 func TestAForeignWebhookRefusesTheDeletion(t *testing.T) {
 	l := parallel(t)
-	g := l.gate()
+	g := newGate(l)
 	g.set(func(*admissionv1.AdmissionRequest) (bool, string) { return false, "not on my watch" })
 	l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
@@ -167,7 +167,7 @@ func TestAForeignWebhookRefusesTheDeletion(t *testing.T) {
 	}
 	g.set(allow)
 	l.gone("c")
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // Somebody writes to the object whenever it is about to be deleted.
@@ -175,7 +175,7 @@ func TestATargetThatChangesAllTheTime(t *testing.T) {
 	for name, included := range map[string]string{"seen": "true", "unseen": "false"} {
 		t.Run(name, func(t *testing.T) {
 			l := parallel(t)
-			g := l.gate()
+			g := newGate(l)
 			var n int
 			g.set(func(r *admissionv1.AdmissionRequest) (bool, string) {
 				n++
@@ -196,7 +196,7 @@ func TestATargetThatChangesAllTheTime(t *testing.T) {
 				t.Errorf("the message does not name the object: %q", got)
 			}
 			l.bystander()
-			for _, d := range l.deletes() {
+			for _, d := range l.trail.deletes() {
 				if d.ObjectRef.Name == "evidence" && d.Code() != http.StatusConflict {
 					t.Errorf("a deletion was answered with something else than a conflict: %s", d)
 				}
@@ -218,7 +218,7 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 	label := func(n int) client.Patch {
 		return client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {"n": "%d"}}}`, n))
 	}
-	g := l.gateBefore(admissionregistrationv1.Update, v1alpha1.GroupVersion, "cleaners", func() error {
+	g := newGateBefore(l, admissionregistrationv1.Update, v1alpha1.GroupVersion, "cleaners", func() error {
 		return l.Patch(l.ctx, c.DeepCopy(), label(0), client.DryRunAll)
 	})
 	var writes atomic.Int64
@@ -240,7 +240,7 @@ func TestARivalWritesToTheCleaner(t *testing.T) {
 	if l.exists(&corev1.ConfigMap{}, "evidence") {
 		t.Error("the target is there")
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 	events, err := l.audit.Events()
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func TestRightsAreTakenAndGivenBackInARun(t *testing.T) {
 	l.bystander()
 	grant(l, group, "get", "list", "watch", "delete")
 	l.gone("c")
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 func TestARefusedDeletionHoldsUpNoOther(t *testing.T) {
@@ -305,7 +305,7 @@ func TestARefusedDeletionHoldsUpNoOther(t *testing.T) {
 	})
 	grant(l, group, "get", "list", "watch", "delete")
 	l.gone("c")
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 // flowOf remembers which flow the API server counted the last request to.
@@ -330,7 +330,7 @@ func TestTooManyRequests(t *testing.T) {
 	for i := range n {
 		l.configMap(fmt.Sprintf("evidence-%02d", i), map[string]string{"app": "shop"}, nil)
 	}
-	flow, zero := l.clientset().FlowcontrolV1(), int32(0)
+	flow, zero := clientset(l).FlowcontrolV1(), int32(0)
 	level, err := flow.PriorityLevelConfigurations().Create(l.ctx, &flowcontrolv1.PriorityLevelConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: l.ns},
 		Spec: flowcontrolv1.PriorityLevelConfigurationSpec{Type: flowcontrolv1.PriorityLevelEnablementLimited, Limited: &flowcontrolv1.LimitedPriorityLevelConfiguration{
@@ -389,9 +389,9 @@ func TestTooManyRequests(t *testing.T) {
 	if err := l.List(l.ctx, list, client.InNamespace(l.ns), client.MatchingLabels{"app": "shop"}); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d objects are left (%v)", len(list.Items), err)
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 	refusals := 0
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.Code() == http.StatusTooManyRequests {
 			refusals++
 		}
@@ -409,7 +409,7 @@ func TestAFinalizerThatNeverGoes(t *testing.T) {
 	l.apply(cleanerYAML("c", fmt.Sprintf("\n  ttl: 0s\n  cloudEventSink: %q\n  targets:%s", s.URL, target)))
 	l.gone("c") // after --settle
 	sent := 0
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.ObjectRef.Resource == "configmaps" {
 			sent++
 		}
@@ -427,7 +427,7 @@ func TestAFinalizerThatNeverGoes(t *testing.T) {
 }
 
 // deleteNamespace deletes the namespace of the test.
-func (l *lab) deleteNamespace() {
+func deleteNamespace(l *lab) {
 	l.Helper()
 	if err := l.Delete(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}); err != nil {
 		l.Fatal(err)
@@ -435,7 +435,7 @@ func (l *lab) deleteNamespace() {
 }
 
 // letsGo checks that a Cleaner is not what holds its namespace.
-func (l *lab) letsGo(begun time.Time) {
+func letsGo(l *lab, begun time.Time) {
 	l.Helper()
 	l.gone("c")
 	if d := time.Since(begun); d > 30*time.Second {
@@ -446,15 +446,15 @@ func (l *lab) letsGo(begun time.Time) {
 func TestTheNamespaceGoesInARun(t *testing.T) {
 	l := parallel(t)
 	group := refused(l, fmt.Sprintf("\n  cloudEventSink: %q%s", "http://127.0.0.1:1", widgetSpec), "w")
-	l.deleteNamespace()
-	l.letsGo(time.Now())
+	deleteNamespace(l)
+	letsGo(l, time.Now())
 	l.eventually("the namespace goes", func() string {
 		if l.exists(widgetKind(group), "w") {
 			return "the object is there"
 		}
 		return ""
 	})
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.ObjectRef.Resource == "widgets" && d.Code() < 300 {
 			t.Errorf("the operator deleted something in a namespace that was being deleted: %s", d)
 		}
@@ -468,8 +468,8 @@ func TestTheNamespaceGoesInAnUninstall(t *testing.T) {
 	l.update(cm, "shop-config", func() { cm.Finalizers = []string{"example.test/hold"} })
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  helm: {release: shop, delete: true}"))
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonUninstalling)
-	l.deleteNamespace()
-	l.letsGo(time.Now())
+	deleteNamespace(l)
+	letsGo(l, time.Now())
 	l.update(cm, "shop-config", func() { cm.Finalizers = nil })
 }
 
@@ -521,7 +521,7 @@ func TestTheKindIsMadeAnewInARun(t *testing.T) {
 func TestTheFinalizerIsTakenOffByHand(t *testing.T) {
 	e := alone(t)
 	l := newLab(t, e)
-	l.runs(e.binary, append(quick(), "--finish-grace=1h")...)
+	l.operators.run(e.binary, append(quick(), "--finish-grace=1h")...)
 	dead := l.sink()
 	dead.Otherwise(sink.Answer{Hang: true}) // so that the operator itself holds the Cleaner for an hour
 	group := refused(l, strings.Replace(widgetSpec, "\n  targets:", fmt.Sprintf("\n  cloudEventSink: %q\n  targets:", dead.URL), 1), "w")
@@ -560,7 +560,7 @@ func TestTwoCleanersWantOneObject(t *testing.T) {
 	}
 	l.gone("c")
 	l.gone("d")
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }
 
 func TestACleanerThatTargetsCleaners(t *testing.T) {
@@ -573,8 +573,8 @@ func TestACleanerThatTargetsCleaners(t *testing.T) {
     reference: {apiGroup: cleaner.vtex.dev, version: v1alpha1, kind: Cleaner, matchLabels: {}}
     delete: true`))
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonInvalidSpec)
-	if l.cleaner("victim") == nil || len(l.deletes()) > 0 {
-		t.Errorf("a Cleaner was deleted by another one: %v", l.deletes())
+	if l.cleaner("victim") == nil || len(l.trail.deletes()) > 0 {
+		t.Errorf("a Cleaner was deleted by another one: %v", l.trail.deletes())
 	}
 }
 
@@ -586,7 +586,7 @@ func TestTheAPIServerIsKilledInARun(t *testing.T) {
 	for i := range n {
 		l.configMap(fmt.Sprintf("evidence-%03d", i), map[string]string{"app": "shop"}, nil)
 	}
-	l.runs(l.binary, lone()...)
+	l.operators.run(l.binary, lone()...)
 	l.apply(cleanerYAML("c", fmt.Sprintf(`
   ttl: 0s
   cloudEventSink: %q
@@ -605,5 +605,5 @@ func TestTheAPIServerIsKilledInARun(t *testing.T) {
 	if err := l.List(l.ctx, list, client.InNamespace(l.ns), client.MatchingLabels{"app": "shop"}); err != nil || len(list.Items) > 0 {
 		t.Errorf("%d objects are left (%v)", len(list.Items), err)
 	}
-	l.deletedOnce()
+	l.trail.deletedOnce()
 }

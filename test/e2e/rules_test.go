@@ -13,12 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
-	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
 )
 
@@ -142,7 +140,7 @@ func TestARuleWaitsUntilItHasHeldForLongEnough(t *testing.T) {
 	cm := &corev1.ConfigMap{}
 	l.update(cm, "b", func() { cm.Data["state"] = "busy" })
 	l.leaves("b")
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.RequestReceivedTimestamp.Time.Before(made.Add(4 * time.Second)) {
 			t.Errorf("%s was sent %s after the Cleaner was made", d, d.RequestReceivedTimestamp.Sub(made))
 		}
@@ -173,24 +171,11 @@ func TestARulePatchesThenDeletes(t *testing.T) {
 		return ""
 	})
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
-	for _, e := range l.requests("patch") {
+	for _, e := range l.trail.requests("patch") {
 		if !strings.Contains(string(e.RequestObject.Raw), "resourceVersion") {
 			t.Errorf("%s carries no resourceVersion: %s", e, e.RequestObject.Raw)
 		}
 	}
-}
-
-// requests are what the operator asked of objects of the namespace by a verb, its own kinds apart.
-func (l *lab) requests(verb string) []cluster.Event {
-	l.Helper()
-	events, err := l.audit.Events()
-	if err != nil {
-		l.Fatal(err)
-	}
-	return slices.DeleteFunc(events, func(e cluster.Event) bool {
-		return e.User.Username != operator.User || e.Verb != verb || e.ObjectRef == nil || e.ObjectRef.Namespace != l.ns ||
-			e.ObjectRef.APIGroup == v1alpha1.GroupVersion.Group || e.ObjectRef.Resource == "events"
-	})
 }
 
 func TestARuleConfirmsThatSomethingIsAbsent(t *testing.T) {
@@ -210,7 +195,7 @@ func TestARuleConfirmsThatSomethingIsAbsent(t *testing.T) {
     confirm: [{target: owners, name: item.data.owner}]
     actions: [{delete: {}}]`))
 	l.leaves("owned", "someone")
-	confirmed := slices.ContainsFunc(l.requests("get"), func(e cluster.Event) bool { return e.ObjectRef.Name == "nobody" })
+	confirmed := slices.ContainsFunc(l.trail.requests("get"), func(e cluster.Event) bool { return e.ObjectRef.Name == "nobody" })
 	if !confirmed {
 		t.Error("the owner was not looked for before its ConfigMap was deleted")
 	}
@@ -238,7 +223,7 @@ func TestADryRunOfRules(t *testing.T) {
 	if got, want := strings.Join(did, "; "), "delete (dry run): would be deleted; patch (dry run): would be patched"; got != want {
 		t.Errorf("lastActions says %q, want %q", got, want)
 	}
-	for _, e := range append(l.requests("delete"), l.requests("patch")...) {
+	for _, e := range append(l.trail.requests("delete"), l.trail.requests("patch")...) {
 		if !strings.Contains(e.RequestURI, "dryRun=All") && !strings.Contains(string(e.RequestObject.Raw), "dryRun") {
 			t.Errorf("%s is no dry run", e)
 		}
@@ -357,7 +342,7 @@ func TestAClusterCleaner(t *testing.T) {
 	l.labelled(nil, "a", "b", "stays")
 	other := newLab(t, l.env)
 	other.labelled(nil, "kept")
-	cc := l.cluster(`
+	cc := l.fixtures.cluster(`
   lifecycle: Recurring
   targets:
   - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaces: [` + l.ns + `]}}
@@ -379,19 +364,6 @@ func TestAClusterCleaner(t *testing.T) {
 	if got := other.left(); !slices.Equal(got, []string{"kept"}) {
 		t.Errorf("in another namespace %v are left", got)
 	}
-}
-
-// cluster makes a ClusterCleaner, which goes with the test.
-func (l *lab) cluster(spec string) *v1alpha1.ClusterCleaner {
-	l.Helper()
-	u := l.apply("apiVersion: cleaner.vtex.dev/v1alpha1\nkind: ClusterCleaner\nmetadata: {name: " + l.ns + "}\nspec:" + spec)
-	cc := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: u.GetName()}}
-	l.Cleanup(func() {
-		if err := l.Delete(context.WithoutCancel(l.ctx), cc.DeepCopy()); client.IgnoreNotFound(err) != nil {
-			l.Error(err)
-		}
-	})
-	return cc
 }
 
 // received waits until a sink has got so many events, and gives them.
@@ -433,7 +405,7 @@ func TestLimitsHoldForOneThatCleansOnce(t *testing.T) {
 	}
 	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Limits.MaxActions = 6 })
 	l.gone("c")
-	sent := l.deletes()
+	sent := l.trail.deletes()
 	for i := 1; i < len(sent); i++ {
 		if d := sent[i].RequestReceivedTimestamp.Sub(sent[i-1].RequestReceivedTimestamp.Time); d < 500*time.Millisecond && sent[i].ObjectRef.Resource == "configmaps" {
 			t.Errorf("%s was deleted %s after %s", sent[i].ObjectRef.Name, d, sent[i-1].ObjectRef.Name)

@@ -149,7 +149,7 @@ func TestTargetMadeAnewBetweenDecisionAndDeletionSurvives(t *testing.T) {
 	if !l.exists(widgetKind(group), "w") {
 		t.Error("the object made anew was deleted")
 	}
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		pre, err := d.Preconditions()
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +271,7 @@ func TestSuspendHoldsARun(t *testing.T) {
 func widgetDeletes(l *lab) int {
 	l.Helper()
 	n := 0
-	for _, d := range l.deletes() {
+	for _, d := range l.trail.deletes() {
 		if d.ObjectRef.Resource == "widgets" {
 			n++
 		}
@@ -337,7 +337,7 @@ func TestHelmReleaseIsUninstalledAfterTheTargets(t *testing.T) {
 	if s := releaseSecrets(l); len(s) > 0 || l.exists(&corev1.ConfigMap{}, "shop-config") || l.exists(&corev1.Service{}, "shop-svc") {
 		t.Errorf("something of the release is left: Secrets %v", s)
 	}
-	deletes := l.deletes()
+	deletes := l.trail.deletes()
 	if len(deletes) < 4 || deletes[0].ObjectRef.Name != "evidence" {
 		t.Errorf("the target was not deleted first: %v", deletes)
 	}
@@ -429,7 +429,7 @@ func TestANamespaceThatIsDeletedBeginsNoRun(t *testing.T) {
 	l.update(c, "c", func() { c.Finalizers = nil })
 	l.update(held, "held", func() { held.Finalizers = nil })
 	l.gone("c")
-	if n := len(l.deletes()); n > 0 || len(s.Events()) > 0 {
+	if n := len(l.trail.deletes()); n > 0 || len(s.Events()) > 0 {
 		t.Errorf("%d deletions and %d events in a namespace that was being deleted", n, len(s.Events()))
 	}
 }

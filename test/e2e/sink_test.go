@@ -132,7 +132,7 @@ func TestNoSecretOfTheOperatorIsSent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	cc := l.cluster(fmt.Sprintf(`
+	cc := l.fixtures.cluster(fmt.Sprintf(`
   ttl: 0s
   cloudEventSink: %q
   cloudEventSinkAuth: {type: Bearer, secretRef: {namespace: %s, name: %s, key: token}}

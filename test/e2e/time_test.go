@@ -35,18 +35,18 @@ func TestCleansAtItsMoment(t *testing.T) {
 	l := parallel(t)
 	born := l.configMap("evidence", nil, nil).CreationTimestamp
 	l.apply(aging("c", "false", ofAge))
-	l.isDue("c", born.Time)
+	isDue(l, "c", born.Time)
 }
 
 func TestMonotonicCleansAtItsMoment(t *testing.T) {
 	l := parallel(t)
 	born := l.configMap("evidence", nil, nil).CreationTimestamp
 	l.apply(aging("c", "true", inWords))
-	l.isDue("c", born.Time)
+	isDue(l, "c", born.Time)
 }
 
 // isDue waits for a Cleaner that says when it looks again, the target being 20 seconds old then, and cleans.
-func (l *lab) isDue(name string, born time.Time) {
+func isDue(l *lab, name string, born time.Time) {
 	l.Helper()
 	c := l.says(name, v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	if next, want := c.Status.NextScheduledEvaluation, born.Add(21*time.Second); next == nil || !next.Time.Equal(want) {
