@@ -12,10 +12,12 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -70,9 +72,13 @@ func check(t *testing.T, what string, counted map[string]int, most int, except e
 	}
 }
 
-// house is what was counted.
+// house is what was counted: methods by type, and the rest by package.
 type house struct {
 	methods, lines, files, functions, oneWord map[string]int
+}
+
+func newHouse() house {
+	return house{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
 }
 
 var (
@@ -80,21 +86,34 @@ var (
 	word      = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
 )
 
-// count reads the code of the product: what is neither a test nor generated.
+// product is where the code of the product is.
+func product() []string { return []string{"api", "celenv", "cmd", "config", "controllers", "webhooks"} }
+
+// count reads the code of the product: what is neither a test nor generated. Of tests and tools it counts methods.
 func count(t *testing.T) house {
 	t.Helper()
-	h := house{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
-	for _, top := range []string{"api", "celenv", "cmd", "config", "controllers", "webhooks"} {
+	h := newHouse()
+	for _, top := range append(product(), "hack", "test") {
 		root := os.DirFS(filepath.Join("..", ".."))
 		err := fs.WalkDir(root, top, func(file string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			switch {
+			case err != nil:
 				return err
+			case d.IsDir() && d.Name() == "testdata":
+				return fs.SkipDir
+			case d.IsDir() || !strings.HasSuffix(file, ".go"):
+				return nil
 			}
 			text, err := fs.ReadFile(root, file)
 			if err != nil || generated.Match(text) {
 				return err
 			}
-			return h.countFile(path.Dir(file), file, text)
+			if slices.Contains(product(), top) && !strings.HasSuffix(file, "_test.go") {
+				if err := h.countFile(path.Dir(file), file, text); err != nil {
+					return err
+				}
+			}
+			return h.countMethods(path.Dir(file), file, text)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -115,12 +134,26 @@ func (h house) countFile(pkg, name string, text []byte) error {
 		if !ok {
 			continue
 		}
-		if f.Recv != nil {
-			h.methods[pkg+"."+receiver(f.Recv.List[0].Type)]++
-		}
 		h.functions[pkg]++
 		if len(word.FindAllString(f.Name.Name, -1)) == 1 {
 			h.oneWord[pkg]++
+		}
+	}
+	return nil
+}
+
+// countMethods counts the methods of a type wherever they stand: those that a test adds to a type of the product are its methods too.
+func (h house) countMethods(dir, name string, text []byte) error {
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, 0)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(file.Name.Name, "_test") { // a package of its own in the same folder
+		dir += "_test"
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+			h.methods[dir+"."+receiver(f.Recv.List[0].Type)]++
 		}
 	}
 	return nil
@@ -142,6 +175,8 @@ func receiver(e ast.Expr) string {
 	case *ast.StarExpr:
 		return receiver(e.X)
 	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
 		return receiver(e.X)
 	case *ast.Ident:
 		return e.Name
@@ -175,12 +210,29 @@ func TestNamesSayWhatIsDone(t *testing.T) {
 }
 
 func TestCountFile(t *testing.T) {
-	h := house{map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}}
+	h := newHouse()
 	text := "// A comment.\npackage p\n\nfunc (t *T[K]) do() {}\nfunc (T) readURL() {\n\t// nothing\n}\nfunc New() {}\nfunc ID() {}\nfunc parseTwoWords() {}\n"
 	if err := h.countFile("p", "p.go", []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if h.lines["p"] != 7 || h.files["p"] != 1 || h.methods["p.T"] != 2 || h.functions["p"] != 5 || h.oneWord["p"] != 3 {
+	if h.lines["p"] != 7 || h.files["p"] != 1 || h.functions["p"] != 5 || h.oneWord["p"] != 3 {
 		t.Errorf("counted %+v", h)
+	}
+}
+
+// A type has the methods of all files of its package, and a test package of the same folder has other types.
+func TestCountMethods(t *testing.T) {
+	h := newHouse()
+	for name, text := range map[string]string{
+		"p.go":      "package p\n\nfunc (t *T[K]) do() {}\nfunc (T[K]) read() {}\nfunc (*U[K, V]) do() {}\nfunc New() {}\n",
+		"a_test.go": "package p\n\nfunc (t T[K]) look() {}\n",
+		"b_test.go": "package p_test\n\nfunc (t T) look() {}\n",
+	} {
+		if err := h.countMethods("p", name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := map[string]int{"p.T": 3, "p.U": 1, "p_test.T": 1}; !maps.Equal(h.methods, want) {
+		t.Errorf("counted %v, want %v", h.methods, want)
 	}
 }
