@@ -83,6 +83,32 @@ func (w *witness) judgeDeeds(t *testing.T) {
 		t.Error(line)
 	}
 	w.judgeHealthy(t, events)
+	logReactions(t, events)
+}
+
+// logReactions says how soon the healthy Cleaners deleted what they were given while everything hostile went on. The machine and its API
+// server are just as busy, so that it is no measure that could fail.
+func logReactions(t *testing.T, events []cluster.Event) {
+	made := map[string]time.Time{}
+	var took []time.Duration
+	for i := range events {
+		e := &events[i]
+		if e.ObjectRef == nil || e.ObjectRef.Namespace != healthyNamespace || !strings.HasPrefix(e.ObjectRef.Name, besidePrefix) || e.Code() >= 300 {
+			continue
+		}
+		switch at := e.RequestReceivedTimestamp.Time; e.Verb {
+		case "create":
+			made[e.ObjectRef.Name] = at
+		case "delete":
+			took = append(took, at.Sub(made[e.ObjectRef.Name]))
+			delete(made, e.ObjectRef.Name)
+		}
+	}
+	slices.Sort(took)
+	if len(took) == 0 || len(made) > 0 {
+		t.Fatalf("the audit log shows %d deletions of what the healthy Cleaners were given, and none of %d objects", len(took), len(made))
+	}
+	t.Logf("reaction of the healthy Cleaners beside all of it: median %s, 99th percentile %s, longest %s of %d", took[len(took)/2], took[len(took)*99/100], took[len(took)-1], len(took))
 }
 
 // judgeHealthy holds what was done outside of the namespaces of rows and floods against the invariants. In those, what

@@ -263,7 +263,7 @@ func (t turn) ask() (*life.Request, error) {
 		if err := t.look(lifemodel.Settle); err != nil {
 			return nil, err
 		}
-		t.q.memory.TakeSettled(t.w.now)
+		t.q.memory.RecordSettleLook(t.w.now)
 		return nil, nil
 	case life.LookRelease:
 		return nil, t.lookRelease()
@@ -344,8 +344,8 @@ func (t turn) lookUnwanted() error {
 		steps := t.w.steps(func(s *lifemodel.Step) bool {
 			return s.Label.Who == lifemodel.Actor(t.i) && s.Label.What == lifemodel.KeepRow && int(s.Label.Row) == k
 		})
-		t.q.memory.TakeSights(t.q.read.Status.Run, map[int]life.Sight{n: t.w.sight(&t.w.s, k)}, t.w.now)
-		t.q.memory.Looked = t.p.Looked
+		t.q.memory.RecordSights(t.q.read.Status.Run, map[int]life.Sight{n: t.w.sight(&t.w.s, k)}, t.w.now)
+		t.q.memory.RowsRead = t.p.Looked
 		if len(steps) == 0 {
 			return fmt.Errorf("P%d looks at row %d, and the model does not", t.i, k)
 		}
@@ -369,14 +369,14 @@ func (t turn) look(what lifemodel.What) error {
 		}
 		sights[n] = t.w.sight(&t.w.s, k)
 	}
-	t.q.memory.TakeSights(t.q.read.Status.Run, sights, t.w.now)
+	t.q.memory.RecordSights(t.q.read.Status.Run, sights, t.w.now)
 	return t.w.take(step)
 }
 
 func (t turn) lookRelease() error {
 	if t.w.s.Rel.Locked {
 		t.w.note("P%d may not look at the release", t.i)
-		t.q.memory.ReleaseUnread("403", t.w.now)
+		t.q.memory.RecordReleaseUnread("403", t.w.now)
 		if step, err := t.find(lifemodel.LookRelease); err == nil {
 			return t.w.take(step)
 		}
@@ -388,10 +388,10 @@ func (t turn) lookRelease() error {
 	}
 	if t.w.rng.IntN(10) == 0 {
 		t.w.note("P%d cannot look at the release", t.i)
-		t.q.memory.ReleaseUnread("500", t.w.now)
+		t.q.memory.RecordReleaseUnread("500", t.w.now)
 		return nil
 	}
-	t.q.memory.LookedAtRelease(t.q.read.Status.Run, t.w.release(&t.w.s, t.q.read.Status.Run.Number), t.w.now)
+	t.q.memory.RecordRelease(t.q.read.Status.Run, t.w.release(&t.w.s, t.q.read.Status.Run.Number), t.w.now)
 	return t.w.take(step)
 }
 
@@ -401,9 +401,9 @@ func (t turn) review() error {
 		return err
 	}
 	if step.Label.Answer == lifemodel.Refused {
-		t.q.memory.AuthorRefused(v1alpha1.ReasonAuthorLacksRights, "may not", t.w.now.Add(30*time.Second))
+		t.q.memory.RecordReviewRefused(v1alpha1.ReasonAuthorLacksRights, "may not", t.w.now.Add(30*time.Second))
 	} else {
-		t.q.memory.AuthorReviewed(nil, t.w.now)
+		t.q.memory.RecordReview(nil, t.w.now)
 	}
 	return t.w.take(step)
 }
@@ -418,7 +418,7 @@ func (t turn) recheck() error {
 	if t.w.rng.IntN(10) == 0 {
 		t.w.note("P%d cannot read what a re-check needs", t.i)
 		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
-		t.q.memory.TakeJudgement(life.JudgeRun(ctx(), in, run, &t.q.memory), t.w.now)
+		t.q.memory.RecordJudgement(life.JudgeRun(ctx(), in, run, &t.q.memory), t.w.now)
 		return nil
 	}
 	answers := map[life.JudgeOutcome]lifemodel.Answer{
@@ -428,7 +428,7 @@ func (t turn) recheck() error {
 	if a, ok := answers[got.Outcome]; !ok || a != step.Label.Answer {
 		return fmt.Errorf("P%d re-checks and gets outcome %d (%s), the model: %v", t.i, got.Outcome, got.Why, step.Label.Answer)
 	}
-	t.q.memory.TakeJudgement(got, t.w.now)
+	t.q.memory.RecordJudgement(got, t.w.now)
 	t.q.todo = got.Plan
 	return t.w.take(step)
 }
@@ -514,7 +514,7 @@ func (t turn) settleBatch() error {
 			return err
 		}
 		if r := &t.q.memory.Rows[n]; r.State == life.RowOpen && !t.q.failed[n] && t.q.course.IsAbout(row.UID) && !t.q.course.IsObjectDone(row.UID) {
-			t.q.memory.TakeAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, t.w.now)
+			t.q.memory.RecordAnswer(n, life.RowAnswer{Failed: "an action that comes before it was not done"}, t.w.now)
 		}
 	}
 	t.q.batch = nil
