@@ -9,12 +9,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,14 +65,15 @@ func TestHostile(t *testing.T) {
 	p.settle()
 	p.run()
 	w := newWitness(p)
-	p.healthy()
-	p.act("before anything hostile is sent")
+	h := healthy{p}
+	h.create()
+	h.act("before anything hostile is sent")
 
-	calm := p.keepActing()
+	calm := h.keepActing()
 	stop := p.flood()
 	p.prepare()
 	p.send()
-	p.act("while all of it is sent")
+	h.act("while all of it is sent")
 	stop()
 	t.Run("policy", p.policed)
 	p.forge()
@@ -83,9 +82,9 @@ func TestHostile(t *testing.T) {
 		t.Run(s.class+"/"+s.Name, func(t *testing.T) { p.judge(t, s) })
 	}
 	t.Run("reviews", callers{p.manager, p.objects}.call)
-	p.act("after all of it")
+	h.act("after all of it")
 	calm()
-	p.awaitActed(besidePrefix, "on what they were given all the time")
+	h.awaitActed(besidePrefix, "on what they were given all the time")
 	t.Run("harmless", func(t *testing.T) {
 		w.judgeDeeds(t)
 		w.judgeCanaries(t)
@@ -427,95 +426,10 @@ func pause(ctx context.Context) {
 	}
 }
 
-// The healthy Cleaners, which have nothing to do with anything hostile.
+// The healthy Cleaners have nothing to do with anything hostile.
 const (
 	healthyNamespace = "healthy"
 	healthyCleaners  = 20
 	// besidePrefix begins the names of what they are given to do all the time.
 	besidePrefix = "beside"
 )
-
-// healthy makes the Cleaners that must go on.
-func (p *play) healthy() {
-	p.Helper()
-	if err := p.makeNamespace(p.ctx, healthyNamespace, ""); err != nil {
-		p.Fatal(err)
-	}
-	at := nowhere()
-	at.Namespace = healthyNamespace
-	for i := range healthyCleaners {
-		made, err := at.read(fmt.Sprintf(`{{cleaner "healthy-%d"}}
-spec:
-  lifecycle: Recurring
-  targets: [{name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {old: "%d"}}}]
-  rules: [{name: old, forEach: maps.items, when: "true", actions: [{delete: {}}]}]
-`, i, i))
-		if err != nil {
-			p.Fatal(err)
-		}
-		if err := p.objects.send(p.ctx, made[0], false, false); err != nil {
-			p.Fatal(err)
-		}
-	}
-}
-
-// makeOld makes an object that one of the healthy Cleaners deletes.
-func (p *play) makeOld(ctx context.Context, prefix string, i int) error {
-	_, err := p.create(ctx, "v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: healthyNamespace, Name: fmt.Sprintf("%s-%d", prefix, i), Labels: map[string]string{"old": fmt.Sprint(i % healthyCleaners)},
-	}})
-	return err
-}
-
-// keepActing gives one healthy Cleaner after the other something to do, once a second, until stop is called: a namespace that wants little
-// comes first, one that wants much gets its share.
-func (p *play) keepActing() (stop func()) {
-	ctx, cancel := context.WithCancel(p.ctx)
-	var all sync.WaitGroup
-	all.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			if err := p.makeOld(ctx, besidePrefix, i); err != nil && ctx.Err() == nil {
-				p.Errorf("cannot make an object for the healthy Cleaners: %v", err)
-				return
-			}
-			for range 10 {
-				pause(ctx)
-			}
-		}
-	})
-	stop = func() {
-		cancel()
-		all.Wait()
-	}
-	p.Cleanup(stop)
-	return stop
-}
-
-// act gives each of the healthy Cleaners something to do, and waits until it is done.
-func (p *play) act(when string) {
-	p.Helper()
-	began := time.Now()
-	for i := range healthyCleaners {
-		if err := p.makeOld(p.ctx, "old", i); err != nil {
-			p.Fatal(err)
-		}
-	}
-	p.awaitActed("old", when)
-	p.Logf("%d healthy Cleaners took %s %s", healthyCleaners, time.Since(began).Round(time.Millisecond), when)
-}
-
-// awaitActed waits until the healthy Cleaners have deleted what they were given under a prefix.
-func (p *play) awaitActed(prefix, when string) {
-	p.Helper()
-	p.await("the healthy Cleaners act "+when, func(ctx context.Context) string {
-		left, err := p.of(corev1.SchemeGroupVersion.WithKind("ConfigMap"), healthyNamespace).List(ctx, metav1.ListOptions{LabelSelector: "old"})
-		if err != nil {
-			return err.Error()
-		}
-		left.Items = slices.DeleteFunc(left.Items, func(u unstructured.Unstructured) bool { return !strings.HasPrefix(u.GetName(), prefix+"-") })
-		if len(left.Items) > 0 {
-			return fmt.Sprintf("%d ConfigMaps are there, such as %s", len(left.Items), left.Items[0].GetName())
-		}
-		return ""
-	})
-}
