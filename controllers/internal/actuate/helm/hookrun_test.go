@@ -564,3 +564,67 @@ func TestHooksAreNotRun(t *testing.T) {
 		})
 	}
 }
+
+// TestAHookThatReadsAsARelease has hooks that would be taken for the objects of the release, should they run.
+func TestAHookThatReadsAsARelease(t *testing.T) {
+	for name, manifest := range map[string]string{"Empty": "", "Release": manifestStart + config("b")} {
+		t.Run(name, func(t *testing.T) {
+			f := fakeClusterWithAccount(t)
+			f.install(config("a"), config("gift", preDelete))
+			f.putText(config("b"))
+			f.rewriteRecord("shop.v1", func(r *release.Release) { r.Hooks[0].Manifest = manifest })
+			const says = `its hook "gift" cannot run: its manifest is not one that Helm writes for a hook`
+			if rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t); rel.HooksBlocked != says || len(rel.HookRights) > 0 {
+				t.Errorf("a plan is told %q, and of rights to %v", rel.HooksBlocked, rel.HookRights)
+			}
+			got, err := f.uninstall(f.committed())
+			if blocked, is := errors.AsType[*BlockedError](err); !is || blocked.Reason != v1alpha1.ReasonReleaseHasHooks || blocked.Detail != says {
+				t.Errorf("got %q, %v", got.State, err)
+			}
+			if writes := f.didWrite(); len(writes) > 0 {
+				t.Errorf("it writes %q", writes)
+			}
+		})
+	}
+}
+
+// TestHooksThatCannotBeResolved has the API server answer nothing about the kind of a hook: nobody knows what the hook would create.
+func TestHooksThatCannotBeResolved(t *testing.T) {
+	f := fakeClusterWithAccount(t)
+	f.install(config("a"), job("backup", well, preDelete))
+	want := f.committed()
+	f.onRequest(http.MethodGet, "/apis/batch/v1", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+	const says = `cannot discover "batch/v1": the test answers 500`
+	if _, err := f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"); err == nil || !strings.Contains(err.Error(), "cannot read its hooks: "+says) {
+		t.Errorf("a plan is told %v", err)
+	}
+	if got, err := f.uninstall(want); err == nil || got.State != Unfinished || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %q, %v", got.State, err)
+	}
+	if writes := f.didWrite(); len(writes) > 0 {
+		t.Errorf("it writes %q", writes)
+	}
+}
+
+// TestAHookWhoseKindGoes has the API server no longer serve the kind of a hook once the release is marked.
+func TestAHookWhoseKindGoes(t *testing.T) {
+	f := fakeClusterWithAccount(t)
+	f.install(config("a"), job("backup", well, preDelete))
+	want := f.committed()
+	f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			delete(f.served, "batch/v1")
+		}
+		return false
+	}
+	got, err := f.uninstall(want)
+	blocked, is := errors.AsType[*BlockedError](err)
+	if !is || blocked.Reason != v1alpha1.ReasonReleaseHasHooks || blocked.Detail != "the API server serves no kind Job of batch/v1" {
+		t.Errorf("got %q, %v", got.State, err)
+	}
+	if diff := cmp.Diff([]string{markRecord}, f.didWrite()); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}

@@ -74,11 +74,13 @@ items:
 		"NotYAML":    {reason: "anybody may write a manifest", manifest: "a: [", wrong: true},
 		"Scalar":     {reason: "a text is no object", manifest: "nothing", wrong: true},
 		"NoKind":     {reason: "an object has a kind", manifest: `{apiVersion: v1, metadata: {name: a}}`, wrong: true},
+		"NoAPI":      {reason: "an object has an apiVersion", manifest: `{kind: ConfigMap, metadata: {name: a}}`, wrong: true},
 		"NoName":     {reason: "an object has a name", manifest: `{apiVersion: v1, kind: ConfigMap}`, wrong: true},
 		"OddList":    {reason: "a list holds objects", manifest: `{apiVersion: v1, kind: List, items: [1]}`, wrong: true},
 		"PathName":   {reason: "a name must not become another path", manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: ../secrets/x}}`, wrong: true},
 		"PathSpace":  {reason: "a namespace must not become another path", manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ..}}`, wrong: true},
 		"PathGroup":  {reason: "a group must not become another path", manifest: `{apiVersion: ../v1, kind: ConfigMap, metadata: {name: a}}`, wrong: true},
+		"PathAPI":    {reason: "a version must not become another path", manifest: `{apiVersion: apps/.., kind: ConfigMap, metadata: {name: a}}`, wrong: true},
 		"PathKind":   {reason: "an apiVersion of three parts is none", manifest: `{apiVersion: a/b/c, kind: ConfigMap, metadata: {name: a}}`, wrong: true},
 		"NumberName": {reason: "a name is a string", manifest: `{apiVersion: v1, kind: ConfigMap, metadata: {name: 1}}`, wrong: true},
 	}

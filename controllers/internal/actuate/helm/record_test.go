@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,70 @@ func TestDecode(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+// TestLittleIsKeptOfObjects has objects that a user can make large: of a Secret its type counts, which says whether it grants rights.
+func TestLittleIsKeptOfObjects(t *testing.T) {
+	const token = "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\ntype: kubernetes.io/service-account-token\nstringData: {a: large}\n"
+	text := "---\n" + config("a") + "---\n" + token
+	data := packed(t, made(func(r *release.Release) {
+		r.Manifest = text
+		r.Hooks = []*release.Hook{{Name: "a", Manifest: text, Events: []release.HookEvent{release.HookPreDelete}}}
+	}))
+	r := must(decodeRecord(t.Context(), recordOf(t, data), "team", "shop"))(t)
+	if len(r.content.hooks) != 1 {
+		t.Fatalf("it has %d hooks", len(r.content.hooks))
+	}
+	contents := func(docs []document) (all []map[string]any) {
+		for _, d := range docs {
+			all = append(all, d.content)
+		}
+		return all
+	}
+	if diff := cmp.Diff([]map[string]any{nil, {"type": "kubernetes.io/service-account-token"}}, contents(r.content.hooks[0].documents)); diff != "" {
+		t.Errorf("of the objects of a hook (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]map[string]any{nil, nil}, contents(r.content.documents)); diff != "" {
+		t.Errorf("of the objects of the release (-want +got):\n%s", diff)
+	}
+}
+
+// TestARecordWeighsAllOfItsParts makes each text of a record long, one after the other.
+func TestARecordWeighsAllOfItsParts(t *testing.T) {
+	const long = 1 << 20
+	text := strings.Repeat("a", long)
+	docs := func() []document { return make([]document, 2) }
+	c := &recordContent{
+		release: &release.Release{Hooks: []*release.Hook{{}, {}, {}}}, documents: docs(),
+		hooks: []hookObjects{{documents: docs()}, {documents: docs()}}, // the third has not been read
+	}
+	texts := map[string]*string{"the heads": &c.heads}
+	ofDocuments := func(whose string, docs []document) {
+		for i := range docs {
+			d, of := &docs[i], fmt.Sprintf("object %d of %s: ", i, whose)
+			texts[of+"group"], texts[of+"version"], texts[of+"kind"] = &d.kind.Group, &d.kind.Version, &d.kind.Kind
+			texts[of+"namespace"], texts[of+"name"], texts[of+"why it is kept"] = &d.namespace, &d.name, &d.keepReason
+		}
+	}
+	ofDocuments("the release", c.documents)
+	for i := range c.hooks {
+		ofDocuments(fmt.Sprintf("hook %d", i), c.hooks[i].documents)
+	}
+	for i, h := range c.release.Hooks {
+		of := fmt.Sprintf("hook %d: ", i)
+		texts[of+"name"], texts[of+"kind"], texts[of+"manifest"] = &h.Name, &h.Kind, &h.Manifest
+	}
+	empty := c.weigh()
+	if empty < 2*256 {
+		t.Errorf("one without texts weighs %d", empty)
+	}
+	for which, at := range texts {
+		*at = text
+		if got := c.weigh(); got != empty+long {
+			t.Errorf("%s: it weighs %d more", which, got-empty)
+		}
+		*at = ""
 	}
 }
 

@@ -5,6 +5,7 @@ package helm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -12,23 +13,18 @@ import (
 )
 
 // rightSet collects different rights.
-type rightSet map[plan.Right]bool
+type rightSet map[plan.Right]struct{}
 
 // addVerbs collects the rights to do something with an object and all of its kind in its namespace.
 func (s rightSet) addVerbs(o object, verbs ...string) {
 	for _, verb := range verbs {
-		s[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = true
+		s[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = struct{}{}
 	}
 }
 
 // listRights gives them in order.
 func (s rightSet) listRights() []plan.Right {
-	var rights []plan.Right
-	for r := range s {
-		rights = append(rights, r)
-	}
-	slices.SortFunc(rights, plan.CompareRights)
-	return rights
+	return slices.SortedFunc(maps.Keys(s), plan.CompareRights)
 }
 
 // rightsToDelete are those that the deletion of the objects and of the release's records needs. What the chart keeps, and
@@ -37,7 +33,7 @@ func (s rightSet) listRights() []plan.Right {
 func rightsToDelete(r resolvedManifest, namespace string) rightSet {
 	rights := rightSet{}
 	for _, verb := range []string{"get", "list", "update", "delete"} { // as the webhook asks of the author
-		rights[plan.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = true
+		rights[plan.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = struct{}{}
 	}
 	for _, o := range r.objects {
 		rights.addVerbs(o, "get", "delete")

@@ -63,6 +63,39 @@ func TestRightsOfARelease(t *testing.T) {
 	}
 }
 
+// TestRightsOfHooks lists what an author has to be allowed for hooks: the same for each of their objects, wherever it is.
+func TestRightsOfHooks(t *testing.T) {
+	f := fakeClusterWithAccount(t)
+	f.install(
+		config("a"), pod("check", well, preDelete), job("backup", well, preDelete),
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: bank, annotations: {helm.sh/hook: post-delete}}\n",
+	)
+	rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
+	list := func(rights []plan.Right) (all []string) {
+		for _, r := range rights {
+			all = append(all, fmt.Sprintf("%s %s/%s in %s", r.Verb, r.Group, r.Resource, r.Namespace))
+		}
+		slices.Sort(all)
+		return all
+	}
+	var want []string
+	for _, what := range []string{"/configmaps in bank", "/pods in team", "batch/jobs in team"} {
+		for _, verb := range []string{"create", "delete", "get", "watch"} {
+			want = append(want, verb+" "+what)
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, list(rel.HookRights)); diff != "" {
+		t.Errorf("for hooks (-want +got):\n%s", diff)
+	}
+	want = []string{
+		"delete /configmaps in team", "delete /secrets in team", "get /configmaps in team", "get /secrets in team", "list /secrets in team", "update /secrets in team",
+	}
+	if diff := cmp.Diff(want, list(rel.Rights)); diff != "" {
+		t.Errorf("for the rest (-want +got):\n%s", diff)
+	}
+}
+
 // TestNothingIsDeletedWithoutAReviewedRight has an object that nobody was asked about: its kind was not served then.
 func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 	w := newWorld(t)
