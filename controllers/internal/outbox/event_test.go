@@ -44,6 +44,28 @@ func finished(number int64) *v1alpha1.Run {
 	}
 }
 
+// TestRefOf shows that a reference says whose run it is: a Cleaner and a ClusterCleaner may have one name.
+func TestRefOf(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "c", UID: "u"}
+	cluster := metav1.ObjectMeta{Name: "c", UID: "u"}
+	for _, tc := range []struct {
+		of            v1alpha1.Owner
+		want          CleanerRef
+		clusterScoped bool
+	}{
+		{&v1alpha1.Cleaner{ObjectMeta: meta}, CleanerRef{Kind: "Cleaner", Namespace: "shop", Name: "c", UID: "u"}, false},
+		{&v1alpha1.ClusterCleaner{ObjectMeta: cluster}, CleanerRef{Kind: "ClusterCleaner", Name: "c", UID: "u"}, true},
+	} {
+		got := RefOf(tc.of)
+		if diff := cmp.Diff(tc.want, got); diff != "" || got.isClusterScoped() != tc.clusterScoped {
+			t.Errorf("%s: cluster-scoped: %t (-want +got):\n%s", tc.want.Kind, got.isClusterScoped(), diff)
+		}
+		if _, err := NewEvent(got, finished(1)); err != nil {
+			t.Errorf("%s: %v", tc.want.Kind, err)
+		}
+	}
+}
+
 func TestEventGolden(t *testing.T) {
 	partial := finished(7)
 	partial.Result, partial.Message = v1alpha1.ResultPartial, "the spec was edited during the run: <stopped>"

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/sink"
 )
 
@@ -692,6 +693,95 @@ func TestAnotherSinkTakesOver(t *testing.T) {
 	})
 	b := start(t)
 	b.arrived(good, 4)
+}
+
+// occupy takes all slots of one kind that an event of Cleaner c to a sink needs, until they are given back. waits says that the event
+// waits for one.
+func (b *bench) occupy(kind, url string) (waits func() bool, giveBack func()) {
+	names := map[string]string{"sink": "sink " + key("").Namespace + " " + strings.TrimPrefix(url, "http://"), "namespace": "namespace " + key("").Namespace}
+	if kind == "worker" {
+		var held []interface{ GiveBack() }
+		for n := range defaultWorkers {
+			held = append(held, b.workers.AskSlot(types.NamespacedName{Namespace: fmt.Sprint("other-", n)}, func() {}))
+		}
+		waits = func() bool {
+			p := b.pools.m[names["namespace"]]
+			return p != nil && p.free < b.ofNamespace
+		}
+		return waits, func() {
+			for _, slot := range held {
+				slot.GiveBack()
+			}
+		}
+	}
+	slots := map[string]int{"sink": b.ofSink, "namespace": b.ofNamespace}[kind]
+	p := b.pools.enterPool(names[kind], slots)
+	for range slots {
+		p.takeSlot(b.ctx, 0, nil)
+	}
+	return func() bool { return len(p.line) == 1 }, func() {
+		for range slots {
+			p.giveBack()
+		}
+		p.leavePool()
+	}
+}
+
+// TestWhoDoesNotWaitAnyMoreHoldsNoSlot has an event stop waiting for each kind of slot: none that it has taken, or has asked for, is lost.
+func TestWhoDoesNotWaitAnyMoreHoldsNoSlot(t *testing.T) {
+	for _, kind := range []string{"sink", "namespace", "worker"} {
+		for name, stop := range map[string]func(b *bench, other string){
+			"Cancelled":   func(b *bench, _ string) { b.CancelDeliveries(key("c")) },
+			"AnotherSink": func(b *bench, other string) { b.send("c", other, 1) },
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				first, other := sink.Start(t), sink.Start(t)
+				b := start(t)
+				waits, giveBack := b.occupy(kind, first.URL)
+				b.send("c", first.URL, 1)
+				for there := false; !there; runtime.Gosched() {
+					b.pools.mu.Lock()
+					there = waits()
+					b.pools.mu.Unlock()
+					if b.ctx.Err() != nil {
+						t.Fatal("the event does not wait")
+					}
+				}
+				stop(b, other.URL)
+				left := 0
+				if kind == "sink" {
+					left = 1 // who occupies it
+				}
+				b.entered(first.URL, left)
+				giveBack()
+				if name == "AnotherSink" {
+					b.attempted("c")
+					b.want("c", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+					b.CancelDeliveries(key("c"))
+				}
+				b.empty()
+				b.arrived(first, 0)
+			})
+		}
+	}
+}
+
+// TestACancelledDeliveryTriesNothing cancels deliveries whose next attempt has to wait until nothing can be told from it.
+func TestACancelledDeliveryTriesNothing(t *testing.T) {
+	v := &vault{value: "token"}
+	b := prepare(t, v.open)
+	ctx, cancel := context.WithCancel(b.ctx)
+	cancel()
+	for range 100 {
+		d := &delivery{
+			id: id{key: key("c"), uid: identity("c").UID, run: 1}, cleaner: identity("c"), record: finished(1), changed: make(chan struct{}, 1),
+			sink: guarded(v1alpha1.SinkAuthBearer, "http://127.0.0.1:1"), quietUntil: epoch.Add(time.Minute),
+		}
+		b.deliverRun(ctx, d, func(time.Time, func()) { t.Error("an attempt is concealed that was not made") })
+	}
+	if len(v.asked) > 0 {
+		t.Errorf("its Secret is read %d times", len(v.asked))
+	}
 }
 
 func TestForget(t *testing.T) {
