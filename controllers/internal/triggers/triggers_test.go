@@ -237,6 +237,7 @@ func TestARequestIsForOneVersion(t *testing.T) {
 		"Another":    {"1/old", func(p *Triggers) { must(t, p.of.API.Client.Delete(t.Context(), template.DeepCopy())) }, false, v1alpha1.ReasonRequestOutlived},
 		"NoTemplate": {"1/old", func(p *Triggers) { p.of.Cleaner.Common().TemplateRef = nil }, false, v1alpha1.ReasonRequestNotSigned},
 		"Edited":     {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Cleaner.Common().TTL = "2d" }, false, v1alpha1.ReasonRequestOutlived},
+		"Suspended":  {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Cleaner.Common().Suspend = true }, true, ""},
 		"WithoutHook": {"1/x", func(p *Triggers) {
 			delete(p.of.Cleaner.GetAnnotations(), v1alpha1.AnnotationRequest)
 			p.policy.ActWithoutAuthor = true
