@@ -38,7 +38,7 @@ func (p *pass) prepareEvaluation(ctx context.Context) (programs *celenv.Programs
 	}
 	// Do not read targets on behalf of an author who may not read them.
 	if refusal := p.authority.authorRefused(ctx, nil); refusal.IsRefusal() {
-		p.r.watches.DropInterests(p.store.Key)
+		p.evaluator.dropInterests()
 		p.newReport().SetRefused(refusal)
 		p.triggers.PassOverRequest()
 		return nil, p.r.clock.Now().Add(rights.RetryAfter), nil
@@ -53,7 +53,7 @@ func (p *pass) prepareEvaluation(ctx context.Context) (programs *celenv.Programs
 // preparePrograms returns the compiled expressions of the spec, or reports why there are none.
 func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, ok bool, err error) {
 	if p.assignment.Missing != "" {
-		p.r.watches.DropInterests(p.store.Key)
+		p.evaluator.dropInterests()
 		p.newReport().TemplateMissing(p.assignment.Missing)
 		p.triggers.PassOverRequest()
 		return nil, false, nil
@@ -63,7 +63,7 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 		return nil, false, err
 	}
 	if len(findings) > 0 {
-		p.r.watches.DropInterests(p.store.Key)
+		p.evaluator.dropInterests()
 		p.newReport().SetInvalid(findings)
 		p.triggers.PassOverRequest()
 		return nil, false, nil

@@ -54,3 +54,34 @@ func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
 	r.edit(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} })
 	tells(all-1, all-1, all-1) // its author asks for it
 }
+
+// What a Cleaner that cleans once would do is read live and asked about once, and again when there is more.
+func TestADryRunIsRehearsedOnce(t *testing.T) {
+	c := once()
+	c.Spec.Mode = v1alpha1.ModeDryRun
+	r := newRig(t, c, aPod("a", "Succeeded"))
+	lists := 0
+	r.listed = func() { lists++ }
+	for _, step := range []struct {
+		what  string
+		do    func(r *rig)
+		looks bool
+		sent  []string
+	}{
+		{"at first", nothing, true, []string{"delete a dry run"}},
+		{"later", after(time.Minute), false, nil},
+		{"with another object", all(after(time.Minute), putting("b", "Succeeded")), true, []string{"delete b dry run"}},
+		{"later again", after(time.Minute), false, nil},
+	} {
+		lists = 0
+		step.do(r)
+		r.pass()
+		if lists > 0 != step.looks {
+			t.Errorf("%s: all Pods are read live %d times", step.what, lists)
+		}
+		same(t, step.what+": requests", step.sent, r.took())
+		if got := r.cleaner().Status.LastEvaluation.Reason; got != v1alpha1.ReasonDryRun {
+			t.Errorf("%s: it says %s", step.what, got)
+		}
+	}
+}

@@ -23,9 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // A refusal is told once, and again when it is another one.
@@ -143,6 +145,49 @@ func TestTheSkewIsMeasured(t *testing.T) {
 				t.Errorf("a clock that is an hour ahead is measured to be %s ahead", got)
 			}
 		})
+	}
+}
+
+// answers is a function that answers requests.
+type answers func(*http.Request) (*http.Response, error)
+
+func (f answers) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A clock that the live reads before a deletion show to be off decides nothing, although it was trusted before.
+func TestAClockThatLiveReadsShowToBeOff(t *testing.T) {
+	confirmed := done(deletes())
+	confirmed.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": confirmed} {
+		for _, off := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", off), func(t *testing.T) {
+				r := newRig(t, c.DeepCopy(), aPod("a", "Succeeded"))
+				meter := skew.New(skew.Options{Clock: r.clock, Max: time.Minute})
+				r.opts.Skew = meter
+				through := meter.WrapTransport(answers(func(*http.Request) (*http.Response, error) {
+					now := r.clock.Now()
+					if off {
+						now = now.Add(time.Hour)
+					}
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {now.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
+				}))
+				read := r.own.Live
+				r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example/api/v1/pods", nil)
+					must(t, err)
+					answer, err := through.RoundTrip(request)
+					must(t, err)
+					_ = answer.Body.Close()
+					return read.Read(ctx, q)
+				})
+				r.pass()
+				if left := len(r.names()) == 1; left != off {
+					t.Errorf("left is %v", r.names())
+				}
+				if off && r.cleaner().Status.LastEvaluation.Reason != v1alpha1.ReasonClockSkewSuspected {
+					t.Errorf("it says %+v", r.cleaner().Status.LastEvaluation)
+				}
+			})
+		}
 	}
 }
 

@@ -1,0 +1,156 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/rights"
+)
+
+// An author needs the rights that the uninstall of the release takes, with those of its hooks if they may run. Of an open run, its record says
+// that, and after an edit its hooks do not run. With a ServiceAccount, its rights decide.
+func TestRightsForARelease(t *testing.T) {
+	ofRelease := plan.Right{Verb: "delete", Resource: "services", Namespace: "shop"}
+	ofHooks := plan.Right{Verb: "create", Group: "batch", Resource: "jobs", Namespace: "shop"}
+	release := &plan.Release{Rights: []plan.Right{ofRelease}, HookRights: []plan.Right{ofHooks}, HasHooks: true}
+	open := func(result v1alpha1.Result, helm *v1alpha1.HelmRelease) *v1alpha1.Run {
+		return &v1alpha1.Run{Number: 1, Decides: "this", Result: result, Helm: helm}
+	}
+	for name, tc := range map[string]struct {
+		helm    *v1alpha1.Helm
+		run     *v1alpha1.Run
+		edited  bool
+		account string
+		hooks   bool // the rights of hooks are needed
+	}{
+		"NoHelm":       {hooks: true},
+		"Hooks":        {helm: &v1alpha1.Helm{}, hooks: true},
+		"Disabled":     {helm: &v1alpha1.Helm{DisableHooks: true}},
+		"Open":         {helm: &v1alpha1.Helm{DisableHooks: true}, run: open("", &v1alpha1.HelmRelease{}), hooks: true},
+		"OpenDisabled": {helm: &v1alpha1.Helm{}, run: open("", &v1alpha1.HelmRelease{DisableHooks: true})},
+		"OpenEdited":   {helm: &v1alpha1.Helm{}, run: open("", &v1alpha1.HelmRelease{}), edited: true},
+		"OpenNoHelm":   {helm: &v1alpha1.Helm{DisableHooks: true}, run: open("", nil)},
+		"Finished":     {helm: &v1alpha1.Helm{DisableHooks: true}, run: open(v1alpha1.ResultCompleted, &v1alpha1.HelmRelease{})},
+		"AsAccount":    {helm: &v1alpha1.Helm{}, account: "deleter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRig(t, done(deletes())).executing(t, false).pass
+			p.assignment.Work.Helm, p.store.Cleaner.State().Run, p.mem.fingerprint = tc.helm, tc.run, "this"
+			if tc.edited {
+				p.mem.fingerprint = "other"
+			}
+			p.clients = &clients.Set{}
+			if tc.account != "" {
+				p.clients.Account = identity.Account{Namespace: "shop", Name: tc.account}
+			}
+			needed, unknown := p.authority.findNeeded(t.Context(), release)
+			if unknown != "" {
+				t.Fatal(unknown)
+			}
+			if got := slices.Contains(needed, ofHooks); got != tc.hooks {
+				t.Errorf("the rights of hooks are needed: %t", got)
+			}
+			if got := slices.Contains(needed, ofRelease); got != (tc.account == "") {
+				t.Errorf("the rights of the release are needed: %t", got)
+			}
+			if deletesPods := slices.Contains(needed, rights.Right{Verb: "delete", Resource: "pods", Namespace: "shop"}); !deletesPods {
+				t.Errorf("the right to delete Pods is not needed: %v", needed)
+			}
+			want := []plan.Right{ofRelease}
+			if tc.hooks {
+				want = []plan.Right{ofRelease, ofHooks}
+			}
+			if tc.account != "" {
+				want = []plan.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "shop", Name: tc.account}}
+			}
+			if got := p.authority.uninstallNeeds(release); !slices.Equal(got, want) {
+				t.Errorf("for the uninstall are needed %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// A Cleaner that is not evaluated watches nothing: no change wakes it.
+func TestACleanerThatIsNotEvaluatedWatchesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		stop   func(r *rig, allowed map[string][]string)
+	}{
+		"Refused": {v1alpha1.ReasonAuthorLacksRights, func(_ *rig, allowed map[string][]string) { clear(allowed) }},
+		"Invalid": {v1alpha1.ReasonInvalidSpec, func(r *rig, _ map[string][]string) { r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = "(" }) }},
+		"NoTemplate": {v1alpha1.ReasonTemplateMissing, func(r *rig, _ map[string][]string) {
+			r.edit(func(c *v1alpha1.Cleaner) { c.Spec.TemplateRef = &v1alpha1.TemplateRef{Name: "t"} })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, done(deletes()), aPod("a", "Running"))
+			allowed := map[string][]string{"alice": {"list pods", "watch pods", "get pods", "delete pods"}}
+			r.reviewing(allowed, new(error))
+			r.pass()
+			mem := r.memories.memoryOf(r.key())
+			if mem.listening.IsZero() {
+				t.Fatalf("it watches nothing before: %s", r.line())
+			}
+			r.clock.Step(2 * time.Hour) // its author is reviewed again
+			tc.stop(r, allowed)
+			r.pass()
+			if !mem.listening.IsZero() {
+				t.Errorf("it watches what it selects: %s", r.line())
+			}
+			for _, condition := range r.cleaner().Status.Conditions {
+				if condition.Type == v1alpha1.ConditionReady && condition.Reason != tc.reason {
+					t.Errorf("Ready says %s", condition.Reason)
+				}
+			}
+		})
+	}
+}
+
+// What an administrator allows and demands of the operator holds for the spec of each Cleaner, too.
+func TestASpecIsCheckedByTheOptions(t *testing.T) {
+	role := func(c *v1alpha1.Cleaner) {
+		c.Spec.Targets[0].Reference = v1alpha1.Reference{APIGroup: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role", MatchLabels: map[string]string{}}
+		c.Spec.Targets[0].Delete = true
+	}
+	secret := func(c *v1alpha1.Cleaner) {
+		c.Spec.CloudEventSink = "https://sink.example"
+		c.Spec.CloudEventSinkAuth = &v1alpha1.SinkAuth{Type: v1alpha1.SinkAuthBearer, SecretRef: v1alpha1.SecretKeyReference{Name: "sink", Key: "token"}}
+	}
+	for name, tc := range map[string]struct {
+		change  func(c *v1alpha1.Cleaner)
+		options Options
+		wrong   bool
+	}{
+		"Plain":            {},
+		"Protected":        {change: role, wrong: true},
+		"Allowed":          {change: role, options: Options{AllowProtectedKinds: []string{"roles.rbac.authorization.k8s.io"}}},
+		"OtherAllowed":     {change: role, options: Options{AllowProtectedKinds: []string{"roles"}}, wrong: true},
+		"NoAccount":        {options: Options{RequireServiceAccount: true}, wrong: true},
+		"DefaultAccount":   {options: Options{RequireServiceAccount: true, DefaultServiceAccount: "cleaning"}},
+		"OwnNamespace":     {change: secret, options: Options{Namespace: "shop"}, wrong: true},
+		"AnotherNamespace": {change: secret, options: Options{Namespace: "cleaner-system"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := once()
+			if tc.change != nil {
+				tc.change(c)
+			}
+			c.Spec.Conditions = []string{"true"}
+			p := newRig(t, c).executing(t, false).pass
+			tc.options.Skew = p.r.opts.Skew
+			p.r.opts = tc.options
+			programs, findings, err := p.evaluator.compileSpec(t.Context())
+			if err != nil || programs == nil || (len(findings) > 0) != tc.wrong {
+				t.Errorf("got %v, %v", findings, err)
+			}
+		})
+	}
+}

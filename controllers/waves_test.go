@@ -1,0 +1,142 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
+)
+
+// executing is an executor of a pass over a Cleaner that stays, or of the run of one that cleans once.
+func (r *rig) executing(t *testing.T, ofRun bool) *executor {
+	t.Helper()
+	p, err := r.beginPass(t.Context(), r.request(), r.memories.memoryOf(r.key()))
+	must(t, err)
+	t.Cleanup(p.endPass)
+	b := &executor{
+		pass: p, in: p.evaluator.inputAt(nil, r.clock.Now(), nil), seen: life.Acted{}, answers: map[types.UID]*life.RowAnswer{}, partly: map[types.UID]bool{},
+		watched: map[types.UID]plan.Object{}, versions: map[types.UID]string{},
+	}
+	if ofRun {
+		p.store.Cleaner.State().Run = &v1alpha1.Run{Number: 1}
+		b.run = &p.mem.run
+	}
+	return b
+}
+
+// stepOn is a step on a Pod of the name a.
+func stepOn(verb plan.Verb, uid types.UID) *plan.Step {
+	ref := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: uid, ResourceVersion: "1"}
+	return &plan.Step{Rule: "done", Verb: verb, Keys: []string{"a"}, Object: plan.Object{Ref: ref}}
+}
+
+// What may have been done counts for limits, as what was done does, and nothing that was surely not done.
+func TestWhatMayHaveBeenDoneCounts(t *testing.T) {
+	for _, tc := range []struct {
+		kind                          life.AnswerKind
+		done, lost, waits, cut, deeds bool
+	}{
+		{kind: life.AnswerDone, done: true, deeds: true},
+		{kind: life.AnswerNotFound, done: true},
+		{kind: life.AnswerLost, lost: true, waits: true, deeds: true},
+		{kind: life.AnswerUnknown, lost: true, waits: true, deeds: true},
+		{kind: life.AnswerRefused, waits: true},
+		{kind: life.AnswerConflict},
+		{kind: life.AnswerUnsent, cut: true},
+	} {
+		for _, ofRun := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.kind, " ", ofRun), func(t *testing.T) {
+				c := done(deletes())
+				c.Spec.Limits = &v1alpha1.Limits{MaxActions: 10}
+				b := newRig(t, c).executing(t, ofRun)
+				out := actuate.Outcome{Answer: life.Answer{Kind: tc.kind, Why: "why", RetryAfter: time.Minute}}
+				if got := b.takeOutcome(stepOn(plan.VerbDelete, "uid-a"), out); got != tc.done {
+					t.Errorf("it is done: %t", got)
+				}
+				if deeds := len(b.mem.Done) == 1; deeds != tc.deeds {
+					t.Errorf("%d deeds count", len(b.mem.Done))
+				}
+				a := b.answerOf("uid-a")
+				if a.Lost != tc.lost || a.Cut != tc.cut || b.unsent != tc.cut {
+					t.Errorf("the answer is %+v, and something is not sent: %t", a, b.unsent)
+				}
+				if waits := a.Failed == "why" && a.RetryAfter == time.Minute; waits != tc.waits {
+					t.Errorf("it waits: %t: %+v", waits, a)
+				}
+				if _, waits := b.mem.Backoff["uid-a"]; waits != (tc.waits && !ofRun) { // a run knows itself how long
+					t.Errorf("a Cleaner that stays waits: %t", waits)
+				}
+			})
+		}
+	}
+}
+
+// An object that comes back each time that it is deleted or evicted is told of, once.
+func TestWhatComesBackEachTimeIsToldOf(t *testing.T) {
+	for _, tc := range []struct {
+		verb plan.Verb
+		kind life.AnswerKind
+		loop bool
+	}{
+		{plan.VerbDelete, life.AnswerDone, true},
+		{plan.VerbEvict, life.AnswerDone, true},
+		{plan.VerbDelete, life.AnswerNotFound, false}, // somebody else deletes it
+		{plan.VerbPatch, life.AnswerDone, false},
+		{plan.VerbRemoveFinalizer, life.AnswerDone, false},
+	} {
+		t.Run(fmt.Sprint(tc.verb, " ", tc.kind), func(t *testing.T) {
+			r := newRig(t, done(deletes()))
+			b := r.executing(t, false)
+			for n := range 5 {
+				b.recordDone(stepOn(tc.verb, types.UID(fmt.Sprint("uid-", n))), actuate.Outcome{Answer: life.Answer{Kind: tc.kind}}, r.clock.Now())
+			}
+			b.journal.RecordEvents()
+			told := 0
+			for _, e := range r.events.list {
+				if e.Reason == v1alpha1.ReasonRecreationLoop {
+					told++
+				}
+			}
+			if told > 1 || (told == 1) != tc.loop {
+				t.Errorf("it is told %d times: %v", told, r.said())
+			}
+		})
+	}
+}
+
+// What a live read shows to be gone, or to be another object now, is not acted on again while the watches show it.
+func TestWhatWasFoundGoneIsRemembered(t *testing.T) {
+	row := stepOn(plan.VerbDelete, "uid-a").MakeRow().String()
+	run := &v1alpha1.Run{Rows: []string{row, "unreadable"}}
+	for name, tc := range map[string]struct {
+		at    int
+		sight life.Sight
+		gone  bool
+	}{
+		"Missing":    {0, life.Sight{Missing: true}, true},
+		"Another":    {0, life.Sight{UID: "another", ResourceVersion: "7"}, true},
+		"There":      {0, life.Sight{UID: "uid-a", ResourceVersion: "7"}, false},
+		"Unknown":    {0, life.Sight{Failed: "the API server is busy"}, false},
+		"Unreadable": {1, life.Sight{Missing: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newRig(t, done(deletes())).executing(t, false)
+			b.openRun.rememberGone(run, map[int]life.Sight{tc.at: tc.sight})
+			e, known := b.mem.Overlay["uid-a"]
+			if known != tc.gone || known && (!e.Gone || !slices.Equal(e.Before, []string{"1"})) || len(b.mem.Overlay) > 1 {
+				t.Errorf("remembered is %+v", b.mem.Overlay)
+			}
+		})
+	}
+}
