@@ -50,8 +50,9 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	evaluating, end := p.evaluator.beginEvaluation(ctx)
 	j := life.JudgeRun(evaluating, in, run, m)
 	end()
+	// A judgement that fails leaves none that counts.
+	m.VoidConfirmation()
 	if checkTurn(p.share) != nil { // it is judged again when it is called
-		m.VoidConfirmation()
 		return
 	}
 	refusal := p.authority.findRefusal(ctx, m.Release)
@@ -153,7 +154,6 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 			f.answerRow(reads[read], life.RowAnswer{Failed: sanitize.CleanText(why)})
 		}
 	}
-	f.executor.run.VoidConfirmation()
 	f.executor.in.Failed, f.executor.in.Only = nil, nil
 	f.openRun.judgeRun(ctx, f.executor.in)
 	if f.executor.run.Stop != "" || !f.executor.run.IsConfirmed(f.r.clock.Now()) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // onceBy is a Cleaner that does this to Pods that have succeeded, and goes when that is done.
@@ -286,5 +287,36 @@ func TestARowThatCannotBeDecidedWaits(t *testing.T) {
 	r.pass()
 	if r.cleaner() != nil {
 		t.Errorf("the Cleaner is there, and so are %v", r.pods.names())
+	}
+}
+
+// What was decided on a run counts no longer once it was asked again and nobody could say.
+func TestAJudgementThatFailsLeavesNone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		age       time.Duration // of what was read
+		confirmed bool
+	}{
+		"InTime":  {0, true},
+		"TooSlow": {life.ConfirmationServes, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, once(), aPod("a", "Succeeded"))
+			refusing(forbidden)(r)
+			r.pass()
+			mem := r.memories.memoryOf(r.key())
+			p, err := r.beginPass(t.Context(), r.request(), mem)
+			must(t, err)
+			defer p.endPass()
+			if !mem.run.IsConfirmed(r.clock.Now()) {
+				t.Fatal("it is not confirmed before")
+			}
+			p.clients = r.own
+			in := mem.judged.in
+			in.Now = r.clock.Now().Add(-tc.age)
+			p.openRun.judgeRun(t.Context(), in)
+			if got := mem.run.IsConfirmed(r.clock.Now()); got != tc.confirmed {
+				t.Errorf("it is confirmed: %t", got)
+			}
+		})
 	}
 }
