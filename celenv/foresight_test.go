@@ -92,6 +92,7 @@ func TestFlip(t *testing.T) {
 		"ShiftedHour":      {`(time + duration("90m")).getHours() == 14`, "30m0s"},
 		"TooOften":         {`time.getMinutes() == 59`, "not before 33m0s"},
 		"Text":             {`string(time).startsWith("2026")`, "unknown"},
+		"TextAfterwards":   {`time < timestamp("2025-03-29T13:00:00Z") || string(time) != "x"`, "not before 1h0m0s"},
 		"TextAndMore":      {`string(time).startsWith("2026") || time - timestamp(svc.ts) > duration("24h")`, "unknown, or 12h0m0.000000001s"},
 		"Max":              {`[time, timestamp(svc.ts) + duration("24h")].max() > timestamp(svc.ts) + duration("24h")`, "12h0m0.000000001s"},
 		"Min":              {`revisions.items.map(r, time - timestamp(r.ts)).min() >= duration("24h")`, "20h0m0s"},

@@ -88,6 +88,8 @@ func TestFunctions(t *testing.T) {
 		"podRefs of nothing":             {`podRefs(podSpec({}), "Secret") == [] && podRefs(null, "ServiceAccount") == [] && podRefs({}, "ServiceAccount") == ["default"]`, 39},
 		"podRefs in a map":               {`"cm" in podRefs(podSpec(svc), "ConfigMap").toSet() && !("cm" in podRefs({"volumes": []}, "ConfigMap"))`, 204},
 		"podLabels":                      {`podLabels({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}) == {"a": "b"} && podLabels({"template": {"spec": {"containers": []}}}) == {} && podLabels(svc) == {}`, 9},
+		"podLabels of a Deployment":      {`podLabels({"metadata": {"labels": {"a": "own"}}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}}}).a == "b"`, 0},
+		"podLabels of no Pod":            {`podLabels({"metadata": {"labels": {"a": "own"}}, "spec": {}}) == {}`, 1},
 		"podLabels of a CronJob":         {`podLabels({"spec": {"jobTemplate": {"spec": {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": []}}}}}}).a == "b"`, 0},
 		"refs":                           {`refs(svc, "Secret") == ["s1", "s2"] && refs([svc, svc], "ConfigMap") == ["cm"]`, 155},
 		"refs of targets":                {`refs([revisions, null, svc.?nope, {"items": [svc]}], "Secret") == ["s1", "s2"] && refs([], "Secret") == [] && refs(revisions, "ServiceAccount") == []`, 337},

@@ -156,38 +156,41 @@ func collectGuards(e ast.Expr, chain string) []string {
 	if chain == operators.LogicalOr {
 		return nil
 	}
-	if key, ok := parsePresenceTest(e); ok {
+	if key := parsePresenceTest(e); key != "" {
 		return []string{key}
 	}
 	return nil
 }
 
-// parsePresenceTest returns the key whose presence an expression tests.
-func parsePresenceTest(e ast.Expr) (string, bool) {
+// parsePresenceTest returns the key whose presence an expression tests; empty if it tests none.
+func parsePresenceTest(e ast.Expr) string {
 	var in ast.Expr
 	var key string
 	switch e.Kind() {
 	case ast.SelectKind:
 		if !e.AsSelect().IsTestOnly() {
-			return "", false
+			return ""
 		}
 		in, key = e.AsSelect().Operand(), strconv.Quote(e.AsSelect().FieldName())
 	case ast.CallKind:
 		call := e.AsCall()
 		if call.FunctionName() != operators.In {
-			return "", false
+			return ""
 		}
 		left := maxPathParts
 		text, ok := formatKey(call.Args()[0], &left)
 		if !ok {
-			return "", false
+			return ""
 		}
 		in, key = call.Args()[1], text
 	default:
-		return "", false
+		return ""
 	}
 	text, ok := FormatPath(in)
-	return text + "[" + key + "]", ok
+	if !ok {
+		return ""
+	}
+	return text + "[" + key + "]"
 }
 
 func mergeGuards(guarded map[string]bool, more []string) map[string]bool {

@@ -126,6 +126,9 @@ func TestFollowCalls(t *testing.T) {
 		"Optional":           {`optional.of(time).value() >= ` + later(time.Minute), time.Minute},
 		"No time in it":      {`x.list.size() == 1`, 0},
 		"How many":           {`[time, time].size() == 2`, 0},
+		"As a timestamp":     {`timestamp(time) >= ` + later(time.Minute), time.Minute},
+		"As a duration":      {`duration(time - ` + later(0) + `) >= duration("1m")`, time.Minute},
+		"A number as one":    {`int(int(time)) >= int(` + later(time.Minute) + `)`, time.Minute},
 		"In a loop":          {`[1, 2].all(n, time > ` + later(time.Minute) + `)`, time.Minute + 1},
 	}
 	l := newLanguage(t)
@@ -253,6 +256,51 @@ func TestLookingAtAValueIsNoted(t *testing.T) {
 			}()
 			if !look.Unknown {
 				t.Error("it is not noted")
+			}
+		})
+	}
+}
+
+// What stands in the objects that are read never moves: it costs nothing to look at it as it is now, however large it is.
+func TestFreezeValue(t *testing.T) {
+	m := newMeter(t)
+	read := budget.NewAdapter(m)
+	list, object := []any{"a", map[string]any{"b": []any{"c"}}}, map[string]any{"a": []any{"b"}}
+	moving := func(look *Lookout) ref.Val {
+		v, _ := NewTime(time.Date(2026, 6, 24, 0, 0, 0, 0, time.UTC), look)
+		return v
+	}
+	for name, tc := range map[string]struct {
+		value func(*Lookout) ref.Val
+		moved bool
+		paid  int64
+	}{
+		"List":   {func(*Lookout) ref.Val { return read.NativeToValue(list) }, false, 0},
+		"Object": {func(*Lookout) ref.Val { return read.NativeToValue(object) }, false, 0},
+		"Text":   {func(*Lookout) ref.Val { return types.String("a") }, false, 0},
+		"Made": {func(*Lookout) ref.Val {
+			return types.NewRefValList(read, []ref.Val{types.Int(1), read.NativeToValue(list)})
+		}, false, 2},
+		"Time":          {moving, true, 0},
+		"List of times": {func(l *Lookout) ref.Val { return types.NewRefValList(read, []ref.Val{types.Int(1), moving(l)}) }, true, 2},
+		"Map of times": {func(l *Lookout) ref.Val {
+			return types.NewRefValMap(read, map[ref.Val]ref.Val{types.String("a"): moving(l)})
+		}, true, 1},
+		"Perhaps a time": {func(l *Lookout) ref.Val { return types.OptionalOf(moving(l)) }, true, 0},
+		"None":           {func(*Lookout) ref.Val { return types.OptionalNone }, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			look := &Lookout{Until: Never}
+			v, before := tc.value(look), m.Steps
+			now, moved := look.FreezeValue(v, m)
+			if moved != tc.moved || look.Unknown != tc.moved || !moved && now != v {
+				t.Errorf("it moves: %t, and nobody can say when: %t", moved, look.Unknown)
+			}
+			if paid := before - m.Steps; paid != tc.paid {
+				t.Errorf("it costs %d steps, want %d", paid, tc.paid)
+			}
+			if _, again := look.FreezeValue(now, m); again {
+				t.Error("it still moves")
 			}
 		})
 	}
