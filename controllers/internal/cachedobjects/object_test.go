@@ -93,9 +93,12 @@ func TestKeepForMatching(t *testing.T) {
 		"TooLarge":    {true, true, false},
 		"NotCompared": {false, false, false},
 	} {
-		o := newPod("a", "p", nil)
+		o := newPod("a", "p", map[string]string{"app": "web"})
 		o.Large = tc.large
 		kept := o.KeepForMatching(tc.fields)
+		if kept.Ref != o.Ref || LabelsOf(kept)["app"] != "web" {
+			t.Errorf("%s: kept is %s with the labels %v", name, kept.Ref, LabelsOf(kept))
+		}
 		if (kept.Value != nil) != tc.want || o.Value == nil {
 			t.Errorf("%s: kept %v of %v", name, kept.Value, o.Value)
 		}

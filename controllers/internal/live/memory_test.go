@@ -78,6 +78,15 @@ func TestWhatObjectsHoldIsTaken(t *testing.T) {
 	if n := measureValue(value); n < 200_000 || n > 1_000_000 {
 		t.Errorf("a thousand maps take %d bytes", n)
 	}
+	const long = 1 << 20
+	text := strings.Repeat("x", long)
+	for name, v := range map[string]any{
+		"text": text, "key": map[string]any{text: "x"}, "element": []any{"x", text, "x"}, "entry": map[string]any{"a": "x", "b": text, "c": "x"},
+	} {
+		if n := measureValue(v); n < long || n > long+1000 {
+			t.Errorf("a long %s takes %d bytes", name, n)
+		}
+	}
 	for _, read := range []runtime.Unstructured{
 		&unstructured.Unstructured{Object: value}, &unstructured.UnstructuredList{Items: []unstructured.Unstructured{{Object: value}}},
 	} {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -51,6 +52,35 @@ func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	if woken, _ := e.wakeups.takeOwners(); len(woken) > 0 {
 		t.Errorf("without any news it wakes %v", woken)
 	}
+}
+
+// TestMetadataAnswersNoWholeObjects shows whom an informer of metadata answers, and what is known for those who want whole objects until these
+// are read.
+func TestMetadataAnswersNoWholeObjects(t *testing.T) {
+	e, _, _, s := still(t)
+	s.access = allowed
+	byField := queries.New("Pod", queries.MetadataOnly)
+	byField.Fields = fields.OneTermEqualSelector("spec.nodeName", "n")
+	feedsOf(e).ensureInformer(s, false)
+	s.meta.synced = true
+	check := func(when string, metadata, whole plan.TargetState) {
+		t.Helper()
+		for name, tc := range map[string]struct {
+			q    snapshot.Query
+			want plan.TargetState
+		}{
+			"metadata": {queries.New("Pod", queries.MetadataOnly), metadata}, "objects": {queries.New("Pod"), whole}, "metadata by a field": {byField, whole},
+		} {
+			if got := s.resource.checkCoverageIn(&tc.q, "").state; got != tc.want {
+				t.Errorf("%s, who wants %s is told %v, want %v", when, name, got, tc.want)
+			}
+		}
+	}
+	check("with metadata", plan.Complete, plan.Unsynced)
+	feedsOf(e).ensureInformer(s, true)
+	check("while the objects are read", plan.Complete, plan.Unsynced)
+	s.full.synced = true
+	check("with the objects", plan.Complete, plan.Complete)
 }
 
 // TestAccessIsAskedAgain shows when what the operator may do with a scope is asked again, and what counts meanwhile.
