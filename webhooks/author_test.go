@@ -15,6 +15,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+	jsonpatchop "gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -103,6 +104,32 @@ func request(t *testing.T, user string, now, old *v1alpha1.Cleaner) admission.Re
 		r.Operation, r.OldObject = admissionv1.Update, raw(old)
 	}
 	return admission.Request{AdmissionRequest: r}
+}
+
+// A patch of annotations changes those that are to be different, and leaves none that is empty.
+func TestNewAnnotationPatch(t *testing.T) {
+	type change = jsonpatchop.Operation
+	there := map[string]string{"example.com/a": "1", "b": "2", "other": "3"}
+	for name, tc := range map[string]struct {
+		there, want map[string]string
+		patch       []change
+	}{
+		"First":        {nil, map[string]string{"b": "2", "c": ""}, []change{{Operation: "add", Path: "/metadata/annotations", Value: map[string]string{"b": "2"}}}},
+		"NothingFirst": {nil, map[string]string{"b": "", "c": ""}, nil},
+		"Nothing":      {there, nil, nil},
+		"TheSame":      {there, map[string]string{"b": "2"}, nil},
+		"Another":      {there, map[string]string{"b": "5"}, []change{{Operation: "add", Path: "/metadata/annotations/b", Value: "5"}}},
+		"New":          {there, map[string]string{"c": "5"}, []change{{Operation: "add", Path: "/metadata/annotations/c", Value: "5"}}},
+		"Gone":         {there, map[string]string{"example.com/a": ""}, []change{{Operation: "remove", Path: "/metadata/annotations/example.com~1a"}}},
+		"NotThere":     {there, map[string]string{"c": ""}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Annotations: tc.there}}
+			if diff := cmp.Diff(tc.patch, newAnnotationPatch(c, tc.want)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
 }
 
 // patched is an object as the API server has it after an answer and its own part of the write.

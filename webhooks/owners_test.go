@@ -132,6 +132,19 @@ func TestAReviewSaysWhatItDidNotList(t *testing.T) {
 	}
 }
 
+// TestACleanerThatCannotBeCompiledInTimeEndsTheReview shows that a caller that is gone ends the review at once, and that the Cleaner counts as
+// not checked.
+func TestACleanerThatCannotBeCompiledInTimeEndsTheReview(t *testing.T) {
+	v := town(t, nil)
+	r := (&templateValidator{v, clocktesting.NewFakePassiveClock(moment)}).newOwnerReview(t.Context(), nil, bodyOf())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := podsOf(using)
+	if err := r.reviewOwner(ctx, "Cleaner", c); !errors.Is(err, context.Canceled) || r.skipped[c.Namespace] != 1 || len(r.broken) > 0 {
+		t.Errorf("got %v; skipped are %v", err, r.skipped)
+	}
+}
+
 // TestDescribeSkipped shows what a warning says of Cleaners that were not checked.
 func TestDescribeSkipped(t *testing.T) {
 	r := &ownerReview{skipped: map[string]int{}}

@@ -127,6 +127,32 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
+// TestWhatTakesMemoryIsMeasured shows that a review that is short and takes much memory once it is decoded counts as large.
+func TestWhatTakesMemoryIsMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		object, old string
+		large       bool
+	}{
+		"small":  {`{"ttl":"1d"}`, "", false},
+		"large":  {`{"rules":[` + strings.Repeat("{},", 4_000) + `{}]}`, "", true},
+		"before": {`{"ttl":"1d"}`, `{"rules":[` + strings.Repeat("{},", 4_000) + `{}]}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := ""
+			if c.old != "" {
+				old = objectOf("Cleaner", c.old, "")
+			}
+			got, err := trim(reviewOf("Cleaner", objectOf("Cleaner", c.object, ""), old))
+			if err != nil || got.refused != nil || len(got.text) > maxLightText {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			if large := got.decoded > maxLightDecoded; large != c.large {
+				t.Errorf("it takes %d bytes", got.decoded)
+			}
+		})
+	}
+}
+
 // TestNoSpecThatIsAllowedIsTooLarge shows that the bounds of the stream are beyond those of the schema: whoever keeps to these
 // never meets them.
 func TestNoSpecThatIsAllowedIsTooLarge(t *testing.T) {
