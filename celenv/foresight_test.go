@@ -424,6 +424,28 @@ func TestFlipIsBounded(t *testing.T) {
 	}
 }
 
+// Where a condition cannot be asked any more, nobody knows whether it is another one then.
+func TestAFlipThatCannotBeAskedIsNotExact(t *testing.T) {
+	asked, stops := 0, false
+	c := newCompiler(t, budget.Limits{})
+	c.calls.Charges["matchesSelector"] = budget.Charge{BeforeCall: func(m *budget.Meter, _ []ref.Val) ref.Val {
+		if asked++; stops && asked > 2 { // once for the answer, and once to look ahead
+			m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: "it takes too long"})
+		}
+		return nil
+	}}
+	in := Input{Time: at("2025-01-01T01:00:00Z"), Targets: map[string]any{"svc": young(), "revisions": list()}}
+	p := programs(t, c, `!matchesSelector({}, {}) || time.getHours() == 5`)
+	_ = p.EvaluateConditions(t.Context(), in)
+	for _, want := range []string{"4h0m0s", "not before 1h0m0s"} {
+		asked = 0
+		if got := foresees(t, p, in, 5*time.Hour); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		stops = true
+	}
+}
+
 // Only expressions that read the time have a second program, and only once it was of use.
 func TestOnlyTheTimeIsForeseen(t *testing.T) {
 	p := programs(t, newCompiler(t, budget.Limits{}), "svc == null", "time > timestamp('2025-01-01T00:00:00Z')")

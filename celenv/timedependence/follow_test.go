@@ -179,6 +179,24 @@ func TestFollowCallsSaysWhatItCannotKnow(t *testing.T) {
 	}
 }
 
+// A conversion that fails without any foresight fails with it, too.
+func TestFollowCallsFailsAlike(t *testing.T) {
+	l := newLanguage(t)
+	for name, source := range map[string]string{
+		"A number as a duration":    `duration(dyn(int(time))) > duration("1s")`,
+		"A duration as a timestamp": `timestamp(dyn(time - timestamp("2026-06-24T12:00:00Z"))) > timestamp("2026-06-24T13:00:00Z")`,
+		"A timestamp as a duration": `duration(dyn(time)) > duration("1s")`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Date(2026, 6, 24, 12, 30, 0, 0, time.UTC)
+			now, foreseen := l.evaluate(t, source, at, nil), l.evaluate(t, source, at, &Lookout{Until: Never})
+			if !types.IsError(now) || !types.IsError(foreseen) {
+				t.Errorf("with the time moving it is %v, else %v", foreseen, now)
+			}
+		})
+	}
+}
+
 func TestAnalyze(t *testing.T) {
 	cases := map[string]struct {
 		source        string
