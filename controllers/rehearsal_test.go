@@ -61,7 +61,7 @@ func TestADryRunIsRehearsedOnce(t *testing.T) {
 	c.Spec.Mode = v1alpha1.ModeDryRun
 	r := newRig(t, c, aPod("a", "Succeeded"))
 	lists := 0
-	r.listed = func() { lists++ }
+	r.pods.listed = func() { lists++ }
 	for _, step := range []struct {
 		what  string
 		do    func(r *rig)
@@ -79,7 +79,7 @@ func TestADryRunIsRehearsedOnce(t *testing.T) {
 		if lists > 0 != step.looks {
 			t.Errorf("%s: all Pods are read live %d times", step.what, lists)
 		}
-		same(t, step.what+": requests", step.sent, r.took())
+		same(t, step.what+": requests", step.sent, r.pods.took())
 		if got := r.cleaner().Status.LastEvaluation.Reason; got != v1alpha1.ReasonDryRun {
 			t.Errorf("%s: it says %s", step.what, got)
 		}

@@ -180,8 +180,8 @@ func TestAClockThatLiveReadsShowToBeOff(t *testing.T) {
 					return read.Read(ctx, q)
 				})
 				r.pass()
-				if left := len(r.names()) == 1; left != off {
-					t.Errorf("left is %v", r.names())
+				if left := len(r.pods.names()) == 1; left != off {
+					t.Errorf("left is %v", r.pods.names())
 				}
 				if off && r.cleaner().Status.LastEvaluation.Reason != v1alpha1.ReasonClockSkewSuspected {
 					t.Errorf("it says %+v", r.cleaner().Status.LastEvaluation)

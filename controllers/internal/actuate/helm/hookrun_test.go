@@ -581,7 +581,7 @@ func TestAHookThatReadsAsARelease(t *testing.T) {
 			if blocked, is := errors.AsType[*BlockedError](err); !is || blocked.Reason != v1alpha1.ReasonReleaseHasHooks || blocked.Detail != says {
 				t.Errorf("got %q, %v", got.State, err)
 			}
-			if writes := f.didWrite(); len(writes) > 0 {
+			if writes := f.server.didWrite(); len(writes) > 0 {
 				t.Errorf("it writes %q", writes)
 			}
 		})
@@ -593,7 +593,7 @@ func TestHooksThatCannotBeResolved(t *testing.T) {
 	f := fakeClusterWithAccount(t)
 	f.install(config("a"), job("backup", well, preDelete))
 	want := f.committed()
-	f.onRequest(http.MethodGet, "/apis/batch/v1", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
+	f.server.onRequest(http.MethodGet, "/apis/batch/v1", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 	const says = `cannot discover "batch/v1": the test answers 500`
 	if _, err := f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"); err == nil || !strings.Contains(err.Error(), "cannot read its hooks: "+says) {
 		t.Errorf("a plan is told %v", err)
@@ -601,7 +601,7 @@ func TestHooksThatCannotBeResolved(t *testing.T) {
 	if got, err := f.uninstall(want); err == nil || got.State != Unfinished || !strings.Contains(err.Error(), says) {
 		t.Errorf("got %q, %v", got.State, err)
 	}
-	if writes := f.didWrite(); len(writes) > 0 {
+	if writes := f.server.didWrite(); len(writes) > 0 {
 		t.Errorf("it writes %q", writes)
 	}
 }
@@ -611,11 +611,11 @@ func TestAHookWhoseKindGoes(t *testing.T) {
 	f := fakeClusterWithAccount(t)
 	f.install(config("a"), job("backup", well, preDelete))
 	want := f.committed()
-	f.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+	f.server.answer = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPut {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			delete(f.served, "batch/v1")
+			f.server.mu.Lock()
+			defer f.server.mu.Unlock()
+			delete(f.server.served, "batch/v1")
 		}
 		return false
 	}
@@ -624,7 +624,7 @@ func TestAHookWhoseKindGoes(t *testing.T) {
 	if !is || blocked.Reason != v1alpha1.ReasonReleaseHasHooks || blocked.Detail != "the API server serves no kind Job of batch/v1" {
 		t.Errorf("got %q, %v", got.State, err)
 	}
-	if diff := cmp.Diff([]string{markRecord}, f.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
