@@ -64,7 +64,9 @@ func (p *pool) takeSlot(ctx context.Context, standing int, changed <-chan struct
 	p.of.mu.Unlock()
 	select {
 	case <-t.here:
-		return true
+		if ctx.Err() == nil {
+			return true
+		}
 	case <-changed:
 	case <-ctx.Done():
 	}

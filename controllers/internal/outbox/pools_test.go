@@ -96,6 +96,19 @@ func TestWhoIsNextInALine(t *testing.T) {
 	}
 }
 
+// Who is called off takes no slot, whatever is free.
+func TestNobodyTakesASlotTooLate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ps := pools{m: map[string]*pool{}}
+	p := ps.enterPool("p", 1)
+	for range 64 { // each time it is as likely that the slot comes first
+		if p.takeSlot(ctx, 0, nil) || p.free != 1 {
+			t.Fatalf("it has one, and %d are free", p.free)
+		}
+	}
+}
+
 // Many take slots at a time, and some give up: no more have one than there are, and each slot comes back.
 func TestPoolsAreSafeForConcurrentUse(t *testing.T) {
 	const slots = 3

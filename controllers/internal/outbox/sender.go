@@ -317,9 +317,7 @@ func (s *Sender) deliverRun(ctx context.Context, d *delivery, later func(time.Ti
 	defer cancel()
 	for {
 		sink, quiet, standing := s.prepareAttempt(d)
-		if s.sleepUntil(ctx, quiet); ctx.Err() != nil {
-			return
-		}
+		s.sleepUntil(ctx, quiet)
 		tried, ok := s.attemptInTurn(ctx, d, sink, standing, later)
 		if ctx.Err() != nil {
 			return

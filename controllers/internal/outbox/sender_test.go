@@ -170,6 +170,23 @@ func (b *bench) entered(url string, n int) {
 	}
 }
 
+// occupied waits until all slots of a namespace are taken.
+func (b *bench) occupied(namespace string) {
+	b.t.Helper()
+	isFree := func() bool {
+		b.pools.mu.Lock()
+		defer b.pools.mu.Unlock()
+		p := b.pools.m["namespace "+namespace]
+		return p == nil || p.free > 0
+	}
+	for isFree() {
+		if b.ctx.Err() != nil {
+			b.t.Fatalf("a slot of namespace %q is free", namespace)
+		}
+		runtime.Gosched()
+	}
+}
+
 // empty waits until the Sender keeps nothing and does nothing.
 func (b *bench) empty() {
 	b.t.Helper()
@@ -691,8 +708,24 @@ func TestAnotherSinkTakesOver(t *testing.T) {
 		b.want("second", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
 		b.arrived(bad, 1)
 	})
+	t.Run("WhileNoWorkerIsFree", func(t *testing.T) {
+		bad := sink.Start(t)
+		bad.Otherwise(sink.Answer{Hang: true})
+		b := start(t, func(o *Options, _ *timeouts) { o.Workers = 1 })
+		other, of := types.NamespacedName{Namespace: "other", Name: "first"}, identity("first")
+		of.Namespace = other.Namespace
+		b.QueueDelivery(other, of, Sink{URL: bad.URL}, finished(1))
+		b.arrived(bad, 1)
+		b.send("second", bad.URL, 1)
+		b.occupied(key("").Namespace)
+		b.send("second", good.URL, 1)
+		b.CancelDeliveries(other)
+		b.attempted("second")
+		b.want("second", 1, Delivery{Known: true, Delivered: true, Attempts: 1})
+		b.arrived(bad, 1)
+	})
 	b := start(t)
-	b.arrived(good, 4)
+	b.arrived(good, 5)
 }
 
 // occupy takes all slots of one kind that an event of Cleaner c to a sink needs, until they are given back. waits says that the event
