@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vtex/cleaner/test/sink"
@@ -106,6 +107,42 @@ func TestNobodyTakesASlotTooLate(t *testing.T) {
 		if p.takeSlot(ctx, 0, nil) || p.free != 1 {
 			t.Fatalf("it has one, and %d are free", p.free)
 		}
+	}
+	for range 8 { // in turns, the first and the last in the line are called
+		waits := &ticket{here: make(chan struct{})}
+		p.line = append(p.line, waits)
+		if p.takeSlot(ctx, 0, nil) || p.free != 0 || len(p.line) != 0 {
+			t.Fatalf("beside another one, it has one, %d are free, and %d wait", p.free, len(p.line))
+		}
+		<-waits.here
+		if p.takeSlot(ctx, 0, nil) || p.free != 0 || len(p.line) != 0 {
+			t.Fatalf("where none is free, it has one, %d are free, and %d wait", p.free, len(p.line))
+		}
+		p.giveBack()
+	}
+}
+
+// Who leaves the head of a line leaves it to those behind, who wait on.
+func TestWhoLeavesALineCallsNobody(t *testing.T) {
+	ps := pools{m: map[string]*pool{}}
+	p, first, behind := ps.enterPool("p", 0), make(chan struct{}), &ticket{here: make(chan struct{})}
+	p.calls = 1 // the last in the line is the next
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer close(first)
+			if p.takeSlot(ctx, 0, nil) {
+				t.Error("it has a slot")
+			}
+		}()
+		synctest.Wait()
+		p.line = append(p.line, behind)
+		cancel()
+		synctest.Wait()
+	})
+	<-first
+	if p.free != 0 || !slices.Equal(p.line, []*ticket{behind}) {
+		t.Errorf("%d are free, and %d wait", p.free, len(p.line))
 	}
 }
 
