@@ -210,16 +210,6 @@ func TestSource(t *testing.T) {
 	}
 }
 
-func TestRefOf(t *testing.T) {
-	meta := metav1.ObjectMeta{Name: "c", UID: "u"}
-	cluster := &v1alpha1.ClusterCleaner{ObjectMeta: meta}
-	meta.Namespace = "shop"
-	want := []CleanerRef{{Kind: "Cleaner", Namespace: "shop", Name: "c", UID: "u"}, {Kind: "ClusterCleaner", Name: "c", UID: "u"}}
-	if diff := cmp.Diff(want, []CleanerRef{RefOf(&v1alpha1.Cleaner{ObjectMeta: meta}), RefOf(cluster)}); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestEventSize(t *testing.T) {
 	long := strings.Repeat("x", 250)
 	rows := func(n int, name string) (all []v1alpha1.RowOutcome) {
