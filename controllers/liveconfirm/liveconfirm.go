@@ -101,7 +101,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 	r = snapshot.ShareReads(r)
 	var late atomic.Bool
 	contain.RunParallel(inFlight, len(reads), func(i int) {
-		if late.Load() || isLate() {
+		if isLate() {
 			late.Store(true)
 			return
 		}
@@ -114,7 +114,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 	for i, read := range reads {
 		a := &answers[i]
 		switch {
-		case a.problem != "":
+		case a.failed:
 			in.Unreadable[read] = a.problem
 			continue
 		case read.All:
@@ -132,7 +132,9 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 type answer struct {
 	whole plan.Target
 	// found is the object; nil if there is none, or if the target does not stand for it.
-	found   *plan.Object
+	found *plan.Object
+	// failed says that it is no answer, even if nobody says why: problem may be empty.
+	failed  bool
 	problem string
 }
 
@@ -141,14 +143,14 @@ func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, read plan.R
 	if read.All {
 		a.whole = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, t)
 		if !plan.IsAnswer(t, a.whole.State) {
-			a.problem = a.whole.Detail
+			a.failed, a.problem = true, a.whole.Detail
 		}
 		return a
 	}
 	found, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, t, read.Namespace, read.Name)
 	switch {
 	case state != plan.Complete:
-		a.problem = detail
+		a.failed, a.problem = true, detail
 	case matches:
 		a.found = found
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,6 +81,7 @@ func versions(t plan.Target) []string {
 
 func TestDecide(t *testing.T) {
 	a, gone, all, other := plan.Read{Namespace: "shop", Name: "a"}, plan.Read{Namespace: "shop", Name: "gone"}, plan.Read{All: true}, plan.Read{Target: 1, Namespace: "shop", Name: "x"}
+	others, ofTarget := plan.Read{Target: 1, All: true}, plan.Plan{Steps: []plan.Step{{Action: -1}}}
 	asks := func(verdict v1alpha1.Verdict, rounds ...[]plan.Read) (Compute, *int) {
 		n := 0
 		return func(_ context.Context, _ plan.Input) plan.Plan {
@@ -100,6 +102,8 @@ func TestDecide(t *testing.T) {
 		computed int
 		maps     []string
 		wrong    []plan.Read
+		change   func(*plan.Input)
+		hidden   []string // what is known of the hidden targets; "a old" if nil
 	}{
 		"Nothing":    {reason: "what asks for nothing is decided", verdict: v1alpha1.VerdictAct, computed: 1, maps: []string{"a old"}},
 		"Object":     {reason: "an object takes its place as it is read", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{a, gone}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 2, maps: []string{"a live"}},
@@ -107,12 +111,27 @@ func TestDecide(t *testing.T) {
 		"Rounds":     {reason: "what asks for more is answered again", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{gone}, {a}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 3, maps: []string{"a live"}},
 		"Unreadable": {reason: "what cannot be read is said", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{other}}, asked: []string{"Other x"}, computed: 2, maps: []string{"a old"}, wrong: []plan.Read{other}},
 		"Blocked":    {reason: "nothing is read for what is not done", verdict: v1alpha1.VerdictBlocked, rounds: [][]plan.Read{{a}}, computed: 1, maps: []string{"a old"}},
-		"Hidden":     {reason: "what is deleted and not seen is read", verdict: v1alpha1.VerdictAct, first: plan.Plan{Steps: []plan.Step{{Action: -1}}}, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}},
+		"Unanswered": {reason: "nor is a whole target that cannot be read", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{others}}, asked: []string{"Other "}, computed: 2, maps: []string{"a old"}, wrong: []plan.Read{others}},
+		"Hidden":     {reason: "what is deleted and not seen is read", verdict: v1alpha1.VerdictAct, first: ofTarget, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}, hidden: []string{"a live", "b live"}},
+		"HiddenTwice": {reason: "once for all who ask for the same", verdict: v1alpha1.VerdictAct, first: ofTarget, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}, hidden: []string{"a live", "b live", "a live", "b live"},
+			change: func(in *plan.Input) {
+				in.Spec.Targets, in.Snapshot = append(in.Spec.Targets, in.Spec.Targets[2]), append(in.Snapshot, in.Snapshot[2])
+			}},
+		"HiddenAndKept": {reason: "but not what is not deleted", verdict: v1alpha1.VerdictAct, first: ofTarget, computed: 1, maps: []string{"a old"}, change: func(in *plan.Input) { in.Spec.Targets[2].Delete = false }},
+		"SeenToo":       {reason: "nor what a decision asks for anyway", verdict: v1alpha1.VerdictAct, first: ofTarget, computed: 1, maps: []string{"a old"}, change: func(in *plan.Input) { in.Spec.Targets[0].Delete, in.Spec.Targets[2].Delete = true, false }},
+		"OfRules":       {reason: "nor anything where rules alone act", verdict: v1alpha1.VerdictAct, first: plan.Plan{Steps: []plan.Step{{Action: 0}, {Action: 1}}}, computed: 1, maps: []string{"a old"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a", "b")
 			compute, computed := asks(tc.verdict, tc.rounds...)
-			_, in, _ := Decide(t.Context(), w, input(), tc.first, compute, Never)
+			in := input()
+			if tc.change != nil {
+				tc.change(&in)
+			}
+			_, in, inTime := Decide(t.Context(), w, in, tc.first, compute, Never)
+			if !inTime {
+				t.Errorf("%s: it is late", tc.reason)
+			}
 			slices.Sort(w.asked)
 			if diff := cmp.Diff(tc.asked, w.asked); diff != "" || *computed != tc.computed {
 				t.Errorf("%s: it was decided %d times, and read -want +got\n%s", tc.reason, *computed, diff)
@@ -125,8 +144,22 @@ func TestDecide(t *testing.T) {
 					t.Errorf("%s: %+v is not said to be unreadable", tc.reason, read)
 				}
 			}
-			if hidden := versions(in.Snapshot[2]); (len(hidden) == 2) != (name == "Hidden") {
-				t.Errorf("%s: of the hidden target %v are known", tc.reason, hidden)
+			for _, round := range tc.rounds {
+				for _, read := range round {
+					if wrong := slices.Contains(tc.wrong, read); tc.verdict == v1alpha1.VerdictAct && !wrong && !in.Confirmed[read] {
+						t.Errorf("%s: %+v is not confirmed", tc.reason, read)
+					}
+				}
+			}
+			if tc.hidden == nil {
+				tc.hidden = []string{"a old"}
+			}
+			var hidden []string
+			for _, target := range in.Snapshot[2:] {
+				hidden = append(hidden, versions(target)...)
+			}
+			if diff := cmp.Diff(tc.hidden, hidden); diff != "" {
+				t.Errorf("%s: hidden targets: -want +got\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -137,8 +170,8 @@ func TestDecide(t *testing.T) {
 	endless := func(context.Context, plan.Input) plan.Plan {
 		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []plan.Read{a}}
 	}
-	if got, _, _ := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed {
-		t.Errorf("what asks for ever comes to %s, %s", got.Verdict, got.Reason)
+	if got, _, inTime := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || !inTime {
+		t.Errorf("what asks for ever comes to %s, %s; in time: %t", got.Verdict, got.Reason, inTime)
 	}
 }
 
@@ -151,13 +184,16 @@ func TestDecideEndsInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// rounds and reads are after how many of them no time is left; 0: not by them.
 		rounds, reads int
+		atOnce        bool
 		ask           []plan.Read
 		computed      int
 		asked         int
 	}{
-		"Rounds":    {rounds: 2, ask: many[:1], computed: 2, asked: 1},
-		"Reads":     {reads: 1, ask: many, computed: 1, asked: inFlight},
-		"LastRound": {reads: 1, ask: many[:1], computed: 1, asked: 1},
+		"AtOnce":         {atOnce: true, ask: many[:1]},
+		"Rounds":         {rounds: 2, ask: many[:1], computed: 2, asked: 1},
+		"Reads":          {reads: 1, ask: many, computed: 1, asked: inFlight},
+		"LastRound":      {reads: 1, ask: many[:1], computed: 1, asked: 1},
+		"LastOfAllReads": {reads: maxRounds, ask: many[:1], computed: maxRounds, asked: maxRounds},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "a")
@@ -166,10 +202,11 @@ func TestDecideEndsInTime(t *testing.T) {
 				computed++
 				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: fortimers.Holds{}}
 			}
-			got, in, inTime := Decide(t.Context(), w, input(), plan.Plan{}, compute, func() bool {
+			first := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{{}}, Holds: fortimers.Holds{}}
+			got, in, inTime := Decide(t.Context(), w, input(), first, compute, func() bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				return tc.rounds > 0 && computed >= tc.rounds || tc.reads > 0 && len(w.asked) >= tc.reads
+				return tc.atOnce || tc.rounds > 0 && computed >= tc.rounds || tc.reads > 0 && len(w.asked) >= tc.reads
 			})
 			if computed != tc.computed || len(w.asked) > tc.asked {
 				t.Errorf("it was decided %d times, and read %d times; want %d, and at most %d", computed, len(w.asked), tc.computed, tc.asked)
@@ -181,6 +218,46 @@ func TestDecideEndsInTime(t *testing.T) {
 				t.Errorf("of reads that were not made in time %d count", len(in.Confirmed))
 			}
 		})
+	}
+}
+
+// Reads of which one was not made in time count as none, even if there seems to be time again after it.
+func TestAReadThatIsLeftOutLeavesOutAll(t *testing.T) {
+	reads := []plan.Read{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "gone"}, {All: true}}
+	for late := range len(reads) {
+		in := input()
+		in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+		var asked atomic.Int64
+		inTime := ReadLive(t.Context(), newWorld(t, "a", "b"), &in, reads, func() bool { return asked.Add(1) == int64(late+1) })
+		if inTime || len(in.Confirmed)+len(in.Unreadable) > 0 {
+			t.Errorf("read %d is left out; in time: %t; confirmed are %v", late+1, inTime, in.Confirmed)
+		}
+		if diff := cmp.Diff([]string{"a old"}, versions(in.Snapshot[0])); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	}
+}
+
+// mute answers nothing, and does not say why.
+type mute struct{}
+
+func (mute) Read(context.Context, snapshot.Query) plan.Target { return plan.Target{} }
+
+// A read that fails without a word proves nothing: neither that an object is gone, nor what a target has.
+func TestAReadThatFailsWithoutAWordIsNoAnswer(t *testing.T) {
+	in := input()
+	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	reads := []plan.Read{{Namespace: "shop", Name: "a"}, {All: true}}
+	if !ReadLive(t.Context(), mute{}, &in, reads, Never) {
+		t.Fatal("it is late")
+	}
+	for _, read := range reads {
+		if _, failed := in.Unreadable[read]; !failed || in.Confirmed[read] {
+			t.Errorf("%+v is answered", read)
+		}
+	}
+	if diff := cmp.Diff([]string{"a old"}, versions(in.Snapshot[0])); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
