@@ -87,10 +87,7 @@ func SignRequest(ring signing.Ring, c v1alpha1.Owner, who Author, template strin
 	if r.Signature, err = ring.Sign(signing.Request, text); err != nil {
 		return "", fmt.Errorf("cannot sign the request: %w", err)
 	}
-	out, err := encodeText(&r)
-	if err != nil {
-		return "", fmt.Errorf("cannot write the request: %w", err)
-	}
+	out := encodeText(&r)
 	return out, checkSize(who, out)
 }
 

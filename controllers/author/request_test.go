@@ -4,11 +4,13 @@
 package author
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -60,7 +62,7 @@ func TestReadRequest(t *testing.T) {
 			c.Annotations[v1alpha1.AnnotationRequest] = value
 			tc.change(c)
 			got, err := ReadRequest(tc.ring, c)
-			if (err == nil) != tc.valid || tc.valid && (!got.Time.Equal(now.Add(time.Minute)) || got.Template != "uid/3" || !cmp.Equal(got.Author, alice)) {
+			if (err == nil) != tc.valid || !tc.valid && (!errors.Is(err, ErrNoRequest) || !cmp.Equal(got, Request{})) || tc.valid && (!got.Time.Equal(now.Add(time.Minute)) || got.Template != "uid/3" || !cmp.Equal(got.Author, alice)) {
 				t.Errorf("got %+v, %v, want valid: %t", got, err, tc.valid)
 			}
 		})
@@ -79,6 +81,73 @@ func replaceRequest(from, to string) func(c *v1alpha1.Cleaner) {
 		if c.Annotations[v1alpha1.AnnotationRequest] = strings.Replace(before, from, to, 1); c.Annotations[v1alpha1.AnnotationRequest] == before {
 			panic("there is no " + from + " in " + before)
 		}
+	}
+}
+
+// A spec that is no JSON has no request: neither is one signed for it, nor does any text that is signed count as one.
+func TestASpecThatIsNoJSONHasNoRequest(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	c := cleaner()
+	c.Spec.Parameters.Raw = []byte(`{`)
+	if value, err := SignRequest(ring, c, alice, "", now); value != "" || err == nil || !strings.Contains(err.Error(), "cannot write the spec") {
+		t.Errorf("signed is %q, %v", value, err)
+	}
+	r := request{Author: alice, Time: metav1.NewTime(now)}
+	for _, text := range []string{"", "null"} {
+		var err error
+		if r.Signature, err = ring.Sign(signing.Request, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		c.Annotations = map[string]string{v1alpha1.AnnotationRequest: encodeText(&r)}
+		if got, err := ReadRequest(ring, c); !errors.Is(err, ErrNoRequest) || !cmp.Equal(got, Request{}) {
+			t.Errorf("where %q is signed it reads %+v, %v", text, got, err)
+		}
+	}
+}
+
+// What is signed stays as it is, so that what an earlier version has signed can be read.
+func TestTheTextOfARequest(t *testing.T) {
+	namespaced := cleaner()
+	namespaced.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "1"}
+	spec, err := FingerprintSpec(namespaced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "2"}}
+	empty, err := FingerprintSpec(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &request{Author: alice, Time: metav1.NewTime(now.In(time.FixedZone("", 3600))), Template: "uid/3", Signature: "s"}
+	const rest = `"author":{"username":"alice","groups":["team","system:authenticated"]},"template":"uid/3","time":"2026-01-02T15:04:05Z"}`
+	for want, c := range map[string]v1alpha1.Owner{
+		`{"version":1,"kind":"Cleaner","namespace":"shop","name":"c","uid":"1","spec":"` + spec + `","requestedAt":"1",` + rest:    namespaced,
+		`{"version":1,"kind":"ClusterCleaner","namespace":"","name":"c","uid":"2","spec":"` + empty + `","requestedAt":"",` + rest: cluster,
+	} {
+		if text, err := marshalRequest(c, r); err != nil || string(text) != want {
+			t.Errorf("got %s, %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A template is another one when it is made anew, and when its spec changes.
+func TestFingerprintOfATemplate(t *testing.T) {
+	for want, template := range map[string]*v1alpha1.CleanerTemplate{
+		"":      nil,
+		"uid/3": {ObjectMeta: metav1.ObjectMeta{UID: "uid", Generation: 3}},
+		"uid/4": {ObjectMeta: metav1.ObjectMeta{UID: "uid", Generation: 4}},
+		"new/3": {ObjectMeta: metav1.ObjectMeta{UID: "new", Generation: 3}},
+	} {
+		if got := FingerprintTemplate(template); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Without a key nothing is signed.
+func TestNoRequestIsSignedWithoutAKey(t *testing.T) {
+	if value, err := SignRequest(signing.Ring{}, cleaner(), alice, "", now); value != "" || err == nil || !strings.Contains(err.Error(), "cannot sign the request") {
+		t.Errorf("signed is %q, %v", value, err)
 	}
 }
 
