@@ -67,11 +67,11 @@ type use struct {
 }
 
 // listUses returns what is done with targets, each once: there are far fewer than rules, times actions, times targets.
-func listUses(spec *v1alpha1.Work, o validation.Options) map[use]bool {
-	uses := map[use]bool{}
+func listUses(spec *v1alpha1.Work, o validation.Options) map[use]struct{} {
+	uses := map[use]struct{}{}
 	for i := range spec.Targets {
 		for _, verb := range listTargetVerbs(&spec.Targets[i]) {
-			uses[use{i, verb, ""}] = true
+			uses[use{i, verb, ""}] = struct{}{}
 		}
 	}
 	for i := range spec.Rules {
@@ -84,7 +84,7 @@ func listUses(spec *v1alpha1.Work, o validation.Options) map[use]bool {
 const maxSpread = 4096
 
 // listTargetsRights returns the rights to uses of targets.
-func listTargetsRights(namespace string, spec *v1alpha1.Work, served []validation.ServedKind, uses map[use]bool) []Right {
+func listTargetsRights(namespace string, spec *v1alpha1.Work, served []validation.ServedKind, uses map[use]struct{}) []Right {
 	spread := 0
 	for u := range uses {
 		spread += len(spec.Targets[u.target].Reference.Namespaces)
@@ -129,21 +129,18 @@ func newImpersonateRight(namespace, account string) Right {
 
 // addRuleUses adds what a rule does besides reading its targets: it reads live what it confirms, and reads its items again when they have
 // changed meanwhile.
-func addRuleUses(uses map[use]bool, spec *v1alpha1.Work, rule int, o validation.Options) {
+func addRuleUses(uses map[use]struct{}, spec *v1alpha1.Work, rule int, o validation.Options) {
 	r := &spec.Rules[rule]
 	for _, c := range r.Confirm {
-		if c.Target == v1alpha1.ConfirmAll { // as each target is looked at
-			continue
-		}
 		at := slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == c.Target })
-		if at < 0 { // validation refuses it
+		if at < 0 { // it is v1alpha1.ConfirmAll: each target is looked at anyway; validation refuses others
 			continue
 		}
 		verb := "get"
 		if c.Name == "" && spec.Targets[at].Reference.Name == "" {
 			verb = "list"
 		}
-		uses[use{at, verb, ""}] = true
+		uses[use{at, verb, ""}] = struct{}{}
 	}
 	for j := range r.Actions {
 		verb, subresource := actionVerb(&r.Actions[j])
@@ -151,7 +148,7 @@ func addRuleUses(uses map[use]bool, spec *v1alpha1.Work, rule int, o validation.
 			continue
 		}
 		for _, at := range validation.FindActionTargets(spec, rule, j, o) {
-			uses[use{at, verb, subresource}], uses[use{at, "get", ""}] = true, true
+			uses[use{at, verb, subresource}], uses[use{at, "get", ""}] = struct{}{}, struct{}{}
 		}
 	}
 }

@@ -187,8 +187,8 @@ func TestOf(t *testing.T) {
 	target := func(name, kind string, remove bool) v1alpha1.ClusterTarget {
 		return v1alpha1.ClusterTarget{Name: name, Delete: remove, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: kind}}}
 	}
-	rule := func(a v1alpha1.RuleAction) v1alpha1.CommonSpec {
-		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Actions: []v1alpha1.RuleAction{a}}}}
+	rule := func(actions ...v1alpha1.RuleAction) v1alpha1.CommonSpec {
+		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Actions: actions}}}
 	}
 	pods := []v1alpha1.ClusterTarget{target("pods", "Pod", false)}
 	named := target("pods", "Pod", true)
@@ -199,9 +199,13 @@ func TestOf(t *testing.T) {
 	chosen.Reference.NamespaceSelector = &metav1.LabelSelector{}
 	several := target("pods", "Pod", false)
 	several.Reference.Namespaces, several.Reference.ExcludeNamespaces = []string{"a", "b"}, []string{"b"}
+	ofGroup := target("jobs", "Job", true)
+	ofGroup.Reference.APIGroup = "batch"
+	inOne := target("pods", "Pod", false)
+	inOne.Reference.Namespace = "ops"
 	served := []validation.ServedKind{{Resource: "pods", Namespaced: true}}
-	confirming := func(c v1alpha1.Confirm) v1alpha1.CommonSpec {
-		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Confirm: []v1alpha1.Confirm{c}, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}}
+	confirming := func(entries ...v1alpha1.Confirm) v1alpha1.CommonSpec {
+		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Confirm: entries, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}}
 	}
 	seen, metadata := named, target("pods", "Pod", false)
 	seen.Delete, metadata.IncludeWhenEvaluating = false, new(bool)
@@ -238,12 +242,20 @@ func TestOf(t *testing.T) {
 			[]string{`list pods in namespace "shop"`}},
 		"ConfirmName": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{metadata}, CommonSpec: confirming(v1alpha1.Confirm{Target: "pods", Name: "'a'"})}, served,
 			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`}},
+		"ConfirmAllAndName": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{metadata}, CommonSpec: confirming(v1alpha1.Confirm{Target: v1alpha1.ConfirmAll}, v1alpha1.Confirm{Target: "none"}, v1alpha1.Confirm{Target: "pods", Name: "'a'"})}, served,
+			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`}},
+		"ReportAndDelete": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}, v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})}, served,
+			[]string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"OfAGroup": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{ofGroup}}, []validation.ServedKind{{Resource: "jobs", Namespaced: true}},
+			[]string{`delete jobs.batch in namespace "shop"`, `get jobs.batch in namespace "shop"`, `list jobs.batch in namespace "shop"`, `watch jobs.batch in namespace "shop"`}},
 		"ConfirmAll": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: confirming(v1alpha1.Confirm{Target: v1alpha1.ConfirmAll})}, served,
 			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Selector": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{chosen}}, served,
 			[]string{"list namespaces", "watch namespaces", "list pods in all namespaces", "watch pods in all namespaces"}},
-		"Namespaces": {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{several}}, served, []string{`list pods in namespace "a"`, `watch pods in namespace "a"`}},
-		"SinkAuth":   {"shop", v1alpha1.Work{CloudEventSinkAuth: sinkAuth("", "token")}, nil, []string{`get secrets "token" in namespace "shop"`}},
+		"Namespaces":    {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{several}}, served, []string{`list pods in namespace "a"`, `watch pods in namespace "a"`}},
+		"InNamespace":   {"", v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{inOne}}, served, []string{`list pods in namespace "ops"`, `watch pods in namespace "ops"`}},
+		"ClusterScoped": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target("nodes", "Node", false)}}, []validation.ServedKind{{Resource: "nodes"}}, []string{"list nodes", "watch nodes"}},
+		"SinkAuth":      {"shop", v1alpha1.Work{CloudEventSinkAuth: sinkAuth("", "token")}, nil, []string{`get secrets "token" in namespace "shop"`}},
 		"SinkAuthElsewhere": {"", v1alpha1.Work{Cluster: true, CloudEventSinkAuth: sinkAuth("ops", "token")}, nil,
 			[]string{`get secrets "token" in namespace "ops"`}},
 		"Release": {"shop", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, nil,
@@ -254,6 +266,43 @@ func TestOf(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// As many namespaces as may be asked about are asked about one by one, and those that are excluded are not; of more, all are.
+func TestNamespacesAreAskedAboutOneByOne(t *testing.T) {
+	for _, tc := range []struct {
+		namespaces, want int
+		everywhere       bool
+	}{
+		{namespaces: maxSpread / 2, want: maxSpread - 2}, {namespaces: maxSpread/2 + 1, want: 2, everywhere: true},
+	} {
+		target := v1alpha1.ClusterTarget{Name: "pods", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}, ExcludeNamespaces: []string{"n0"}}}
+		for i := range tc.namespaces {
+			target.Reference.Namespaces = append(target.Reference.Namespaces, fmt.Sprint("n", i))
+		}
+		spec := &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{target}}
+		got := ListRequired("", spec, validation.Options{Served: []validation.ServedKind{{Resource: "pods", Namespaced: true}}}) // list and watch
+		if len(got) != tc.want {
+			t.Errorf("of %d namespaces %d rights are asked about, want %d", tc.namespaces, len(got), tc.want)
+		}
+		for _, r := range got {
+			if r.Everywhere != tc.everywhere || (r.Namespace == "") != tc.everywhere || r.Namespace == "n0" {
+				t.Errorf("it asks for %+v", r)
+			}
+		}
+	}
+}
+
+// The right to everything is the one that a cluster-admin has.
+func TestTheRightToEverything(t *testing.T) {
+	a := &authority{}
+	if _, err := IsAllowed(t.Context(), a, Subject{User: "u"}, NewRightToEverything()); err != nil {
+		t.Fatal(err)
+	}
+	want := []authorizationv1.SubjectAccessReviewSpec{{User: "u", ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}}}
+	if diff := cmp.Diff(want, a.asked); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
