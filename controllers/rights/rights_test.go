@@ -218,6 +218,7 @@ func TestOf(t *testing.T) {
 		"Seen":      {"shop", v1alpha1.Work{Targets: pods}, served, []string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Deleted":   {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{target("pods", "Pod", true)}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"Named":     {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{named}}, served, []string{`delete pods "a" in namespace "shop"`, `get pods "a" in namespace "shop"`, `watch pods "a" in namespace "shop"`}},
+		"NamedSeen": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{seen}}, served, []string{`get pods "a" in namespace "shop"`, `watch pods "a" in namespace "shop"`}},
 		"Unseen":    {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{unseen}}, served, []string{`delete pods in namespace "shop"`, `get pods in namespace "shop"`, `list pods in namespace "shop"`}},
 		"NotServed": {"shop", v1alpha1.Work{Targets: pods}, []validation.ServedKind{{}}, []string{"list all resources of the core group", "watch all resources of the core group"}},
 		"Account": {"shop", v1alpha1.Work{Targets: pods, ServiceAccount: &v1alpha1.ServiceAccountReference{Name: "bot"}}, served,
@@ -291,6 +292,25 @@ func TestNamespacesAreAskedAboutOneByOne(t *testing.T) {
 				t.Errorf("it asks for %+v", r)
 			}
 		}
+	}
+}
+
+// A review asks about all that makes up a right, and one that fails allows nothing.
+func TestAReviewIsOfOneRight(t *testing.T) {
+	a := &authority{}
+	right := Right{Verb: "create", Group: "apps", Resource: "things", Subresource: "eviction", Namespace: "shop", Name: "a"}
+	if allowed, err := IsAllowed(t.Context(), a, Subject{User: "u"}, right); allowed || err != nil {
+		t.Errorf("allowed: %t, %v", allowed, err)
+	}
+	want := []authorizationv1.SubjectAccessReviewSpec{{User: "u", ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "create", Group: "apps", Resource: "things", Subresource: "eviction", Namespace: "shop", Name: "a",
+	}}}
+	if diff := cmp.Diff(want, a.asked); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	a.err = errors.New("the API server is busy")
+	if allowed, err := IsAllowed(t.Context(), a, Subject{User: "u"}, right); allowed || err == nil {
+		t.Errorf("allowed: %t, %v", allowed, err)
 	}
 }
 

@@ -133,6 +133,80 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
+// An answer is known for as long as it serves, in its own namespace, and as it was given last.
+func TestAnAnswerIsKnownWhileItServes(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	a := newAnswers[int](clock)
+	is := func(namespace string, question int, allowed, known bool) {
+		t.Helper()
+		if gotAllowed, gotKnown := a.findAnswer(namespace, question); gotAllowed != allowed || gotKnown != known {
+			t.Errorf("%d in %s is allowed: %t, and known: %t", question, namespace, gotAllowed, gotKnown)
+		}
+	}
+	a.keepAnswer("shop", 1, true, time.Minute)
+	a.keepAnswer("shop", 2, false, time.Minute)
+	is("shop", 1, true, true)
+	is("shop", 2, false, true)
+	is("shop", 3, false, false)
+	is("other", 1, false, false)
+	a.keepAnswer("shop", 2, true, time.Hour)
+	clock.Step(time.Minute - time.Nanosecond)
+	is("shop", 1, true, true)
+	clock.Step(time.Nanosecond)
+	is("shop", 1, false, false)
+	is("shop", 2, true, true)
+	if a.kept != 1 || len(a.shares) != 1 || len(a.shares["shop"].answers) != 1 || a.shares["shop"].recent.Len() != 1 {
+		t.Errorf("%d answers are kept, want 1", a.kept)
+	}
+	clock.Step(time.Hour)
+	is("shop", 2, false, false)
+	if a.kept != 0 || len(a.shares) != 0 {
+		t.Errorf("%d answers are kept of %d namespaces, want none", a.kept, len(a.shares))
+	}
+}
+
+// Of a namespace that has too many answers the one is dropped that was used longest ago.
+func TestTheAnswerUsedLongestAgoIsDropped(t *testing.T) {
+	a := newAnswers[int](clocktesting.NewFakeClock(time.Now()))
+	for question := range maxAnswers {
+		a.keepAnswer("shop", question, true, time.Minute)
+	}
+	a.findAnswer("shop", 0)
+	a.keepAnswer("shop", maxAnswers, true, time.Minute)
+	for question, want := range map[int]bool{0: true, 1: false, 2: true, maxAnswers: true} {
+		if _, known := a.findAnswer("shop", question); known != want {
+			t.Errorf("%d is known: %t", question, known)
+		}
+	}
+}
+
+// The namespace that has most answers loses one; of several that have as many it is always the first by name.
+func TestTheLargestShareIsFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kept map[string]int
+		want string
+	}{
+		"Most":  {map[string]int{"a": 1, "b": 3, "c": 2}, "b"},
+		"Equal": {map[string]int{"a": 1, "b": 2, "c": 2, "d": 2, "e": 1}, "b"},
+		"One":   {map[string]int{"a": 1}, "a"},
+		"None":  {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAnswers[int](clocktesting.NewFakeClock(time.Now()))
+			for namespace, n := range tc.kept {
+				for q := range n {
+					a.keepAnswer(namespace, q, true, time.Minute)
+				}
+			}
+			for range 100 { // namespaces come in any order
+				if got := a.findLargestShare(); got != tc.want {
+					t.Fatalf("it is %q, want %q", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
 // TestANamespaceDropsItsOwnAnswers shows that the questions of a namespace that asks more than is kept are asked again, and no other's.
 func TestANamespaceDropsItsOwnAnswers(t *testing.T) {
 	r := &register{allowed: map[string]bool{"alice": true}}
