@@ -180,7 +180,7 @@ func (j *judge) namesObject(target int, r *plan.Row) bool {
 	if namespace == "" && seen.Namespaced {
 		namespace = j.Owner.Namespace
 	}
-	return r.Name != "" && r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
+	return r.Name == ref.Name && r.Namespace == namespace && r.Resource.GroupResource() == seen.Resource.GroupResource()
 }
 
 // judgeConditions returns the result of the conditions. It does not evaluate those that read what is lost.
@@ -216,7 +216,7 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	row := j.rows[i]
 	t, rule := row.FindTarget(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
 	switch {
-	case t >= 0 && j.unread[t] != "":
+	case j.unread[t] != "":
 		return RowVerdict{Unread: j.unread[t]}
 	case t >= 0:
 		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}

@@ -123,6 +123,80 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 	}
 }
 
+// A target that names an object is lost with that object, and with no other of the run.
+func TestATargetIsLostWithItsOwnObject(t *testing.T) {
+	shop := plan.Ref{Resource: pods, Namespace: "shop", Name: "door", UID: "u"}
+	at := func(change func(*plan.Ref)) plan.Ref {
+		ref := shop
+		change(&ref)
+		return ref
+	}
+	for name, tc := range map[string]struct {
+		namespace string // that the target names
+		owner     string
+		of        plan.Target
+		row       plan.Ref
+		lost      bool
+	}{
+		"Same":             {"shop", "", seen(), shop, true},
+		"InTheOwn":         {"", "shop", seen(), shop, true},
+		"AnotherVersion":   {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Version = "v2" }), true},
+		"AnotherName":      {"shop", "", seen(), at(func(r *plan.Ref) { r.Name = "window" }), false},
+		"AnotherNamespace": {"shop", "", seen(), at(func(r *plan.Ref) { r.Namespace = "other" }), false},
+		"NotTheOwn":        {"", "shop", seen(), at(func(r *plan.Ref) { r.Namespace = "other" }), false},
+		"AnotherKind":      {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Resource = "jobs" }), false},
+		"AnotherGroup":     {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Group = "example.com" }), false},
+		"InNone":           {"", "shop", nodesSeen(), plan.Ref{Resource: nodes, Name: "door", UID: "u"}, true},
+		"Unreadable":       {"shop", "", seen(), plan.Ref{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			door := target("door", "Any", named("door"))
+			door.Reference.Namespace = tc.namespace
+			j := judge{
+				Input: plan.Input{Owner: plan.Owner{Namespace: tc.owner}, Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{door}}, Snapshot: plan.Snapshot{tc.of}},
+				rows:  []plan.Row{{Rule: "r"}, {Rule: "r", Ref: tc.row}},
+			}
+			why := j.findMissing()
+			if lost := j.Lost["door"]; lost != tc.lost || (why == "") != tc.lost {
+				t.Errorf("it is lost: %t, want %t; it says %q", lost, tc.lost, why)
+			}
+		})
+	}
+}
+
+// Of a row that nothing wants any more it is known why, unless its target could not be read, or its rule could not be asked.
+func TestWhyARowIsNotWanted(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.When = "pools.items.size() == 1" }), rule(func(r *v1alpha1.Rule) { r.Name = "other" }))
+	work.Targets[0].Delete, work.Targets[1].Delete = true, true
+	quiet(&work.Targets[1])
+	row := func(rule string) plan.Row { return plan.Row{Rule: rule, Ref: p("a").Ref} }
+	wrong := []v1alpha1.ItemError{{Rule: "other", Message: "no such key"}}
+	waiting := []plan.Pending{{Rule: "other", Until: born}}
+	for name, tc := range map[string]struct {
+		row  plan.Row
+		plan plan.Plan
+		want RowVerdict
+	}{
+		"Target":         {row: row("targets.pods"), want: RowVerdict{Kept: `target "pods" no longer selects it`}},
+		"UnreadTarget":   {row: row("targets.nodes"), want: RowVerdict{Unread: "no answer"}},
+		"TargetOfErrors": {row: row("targets.pods"), plan: plan.Plan{Errors: wrong}, want: RowVerdict{Kept: `target "pods" no longer selects it`}},
+		"NoSuchTarget":   {row: row("targets.pools"), want: RowVerdict{Kept: "no rule selects it now"}},
+		"NoSuchRule":     {row: row("another"), want: RowVerdict{Kept: "no rule selects it now"}},
+		"Rule":           {row: row("other"), want: RowVerdict{Kept: "no rule selects it now"}},
+		"RuleOfTheLost":  {row: row("r"), plan: plan.Plan{Errors: wrong}, want: RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}},
+		"RuleThatFails":  {row: row("other"), plan: plan.Plan{Errors: wrong, Pending: waiting}, want: RowVerdict{Unread: plan.DescribeItemError(&wrong[0])}},
+		"RuleThatWaits":  {row: row("other"), plan: plan.Plan{Pending: waiting}, want: RowVerdict{Until: born}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := judge{Input: over(t, work), rows: []plan.Row{tc.row}, unread: map[int]string{1: "no answer"}}
+			j.Lost = map[string]bool{"pools": true}
+			if diff := cmp.Diff(tc.want, j.judgeUnwanted(0, &Judgement{Plan: tc.plan})); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 // A step is taken only when all that it comes after was: what comes after something that is no part of the run, or that is left alone,
 // is left alone too, with all else that is to be done to its object.
 func TestADependencyIsNeverCut(t *testing.T) {

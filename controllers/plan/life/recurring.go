@@ -85,7 +85,7 @@ func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
 		room -= withheldBytes(w)
 	}
 	for _, w := range more {
-		if known[w] || len(all) == plan.MaxWithheld || room <= 0 {
+		if known[w] || len(all) == plan.MaxWithheld {
 			continue
 		}
 		if room -= withheldBytes(w); room > 0 {

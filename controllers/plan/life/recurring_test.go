@@ -343,6 +343,14 @@ func TestBatch(t *testing.T) {
 			if left := ledger.UnknownRows(run); len(left) > 0 || len(ledger.Rows) != 2 {
 				t.Errorf("before the first request nothing is unknown: %+v", ledger)
 			}
+			if !ledger.Whole || !ledger.LastDeed.Equal(later) || ledger.Number != run.Number {
+				t.Errorf("before the first request all is known, and since when: %+v", ledger)
+			}
+			others := run.DeepCopy()
+			others.Rows[1] = ruleRow("e")
+			if left := ledger.UnknownRows(others); len(left) != 2 {
+				t.Errorf("what is known of these rows is taken for what is known of as many others: only %v are unknown", left)
+			}
 			if diff := cmp.Diff(was, &tc.status); diff != "" {
 				t.Errorf("the status that was read was changed:\n%s", diff)
 			}
@@ -651,6 +659,39 @@ func TestARunFitsWhereItIsStored(t *testing.T) {
 			}
 			if len(last.Outcomes) == 0 || len(last.Withheld) == 0 || most > 700<<10 {
 				t.Errorf("%d outcomes and %d withheld are named, and the status has %d bytes", len(last.Outcomes), len(last.Withheld), most)
+			}
+		})
+	}
+}
+
+// What was withheld is named once, as much of it as there is room for.
+func TestWhatWasWithheldIsNamedOnce(t *testing.T) {
+	of := func(name string) v1alpha1.Withheld {
+		return v1alpha1.Withheld{Object: name, Because: "it is protected"}
+	}
+	numbered := func(from, to int) (out []v1alpha1.Withheld) {
+		for i := from; i < to; i++ {
+			out = append(out, of(fmt.Sprint(i)))
+		}
+		return out
+	}
+	long := func(bytes int) v1alpha1.Withheld { return of(strings.Repeat("x", bytes-withheldBytes(of("")))) }
+	const half = plan.MaxWithheldBytes / 2
+	another := long(half)
+	another.Object = "y" + another.Object[1:]
+	for name, tc := range map[string]struct{ all, more, want []v1alpha1.Withheld }{
+		"New":         {numbered(0, 1), numbered(1, 3), numbered(0, 3)},
+		"Known":       {numbered(0, 2), numbered(0, 3), numbered(0, 3)},
+		"Twice":       {nil, append(numbered(0, 2), numbered(0, 2)...), numbered(0, 2)},
+		"AnotherWhy":  {numbered(0, 1), []v1alpha1.Withheld{{Object: "0", Because: "it is of Helm"}}, []v1alpha1.Withheld{of("0"), {Object: "0", Because: "it is of Helm"}}},
+		"TooMany":     {numbered(0, plan.MaxWithheld-1), numbered(plan.MaxWithheld-1, plan.MaxWithheld+1), numbered(0, plan.MaxWithheld)},
+		"TooLong":     {[]v1alpha1.Withheld{long(half)}, []v1alpha1.Withheld{another}, []v1alpha1.Withheld{long(half)}},
+		"LongEnough":  {[]v1alpha1.Withheld{long(half)}, []v1alpha1.Withheld{long(half - 1)}, []v1alpha1.Withheld{long(half), long(half - 1)}},
+		"BehindALong": {[]v1alpha1.Withheld{long(half)}, []v1alpha1.Withheld{long(half + 1), of("a")}, []v1alpha1.Withheld{long(half)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, addWithheld(tc.all, tc.more)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
 			}
 		})
 	}

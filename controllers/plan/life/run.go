@@ -78,7 +78,7 @@ func SettleRun(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
 			continue
 		}
 		counts.addRow(text, outcome)
-		if len(out.Outcomes) == maxOutcomes || room <= 0 {
+		if len(out.Outcomes) == maxOutcomes {
 			continue
 		}
 		o := v1alpha1.RowOutcome{Row: text, Outcome: outcome}

@@ -33,6 +33,11 @@ func TestCommitOfRules(t *testing.T) {
 	if m.Rows[0].Was == nil || m.Rows[0].Was[0].Object.Name != "a" {
 		t.Errorf("how an object was is not remembered: %+v", m.Rows[0])
 	}
+	others := run.DeepCopy()
+	others.Rows[1] = "r pods/v1 shop/d uid-d 7"
+	if known, left := m.UnknownRows(run), m.UnknownRows(others); len(known) != 0 || len(left) != 2 {
+		t.Errorf("of its rows %v are unknown, and of as many others %v", known, left)
+	}
 	if len(run.Withheld) != 1 || run.Withheld[0].Object != "shop/c.pods/v1" {
 		t.Errorf("withheld: %+v", run.Withheld)
 	}
