@@ -270,6 +270,45 @@ func TestCompute(t *testing.T) {
 	}
 }
 
+// Of several targets that are not known well enough each is named, and no other; the first one gives the reason.
+func TestAPlanNamesEachTargetItWaitsFor(t *testing.T) {
+	spec := &v1alpha1.Work{
+		CommonSpec: v1alpha1.CommonSpec{TTL: "0s"},
+		Targets:    []v1alpha1.ClusterTarget{podTarget("first"), podTarget("second"), podTarget("third"), podTarget("fourth"), podTarget("unused", quiet)},
+	}
+	got := ComputePlan(t.Context(), input(t, spec, seen(), Target{State: Forbidden, Detail: "it may not be read."}, seen(), Target{State: Unsynced, Detail: "it is being read"}, Target{State: Failed, Detail: "no answer"}))
+	want := `Target "second": it may not be read. Target "fourth": it is being read.`
+	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonAccessDenied || got.Message != want {
+		t.Errorf("got %s, %s: %s, want %s", got.Verdict, got.Reason, got.Message, want)
+	}
+}
+
+// Expressions see one object of a target that names it, and a list of one that selects; null of what is not there or not known.
+func TestWhatExpressionsSeeOfATarget(t *testing.T) {
+	a, b := pod("a"), pod("b")
+	for name, tc := range map[string]struct {
+		target v1alpha1.ClusterTarget
+		seen   Target
+		want   any
+	}{
+		"Named":         {podTarget("t", named("a")), seen(a), a.Value},
+		"NamedMissing":  {podTarget("t", named("a")), seen(), nil},
+		"NamedUnknown":  {podTarget("t", named("a")), Target{State: Failed, Objects: []Object{a}}, nil},
+		"NamedUnserved": {podTarget("t", named("a")), Target{State: NoSuchKind}, nil},
+		"List":          {podTarget("t"), seen(a, b), map[string]any{"items": []any{a.Value, b.Value}}},
+		"ListOfNone":    {podTarget("t"), seen(), map[string]any{"items": []any{}}},
+		"ListUnknown":   {podTarget("t"), Target{State: Failed, Objects: []Object{a}}, nil},
+		"ListUnserved":  {podTarget("t"), Target{State: NoSuchKind}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("unused", quiet), tc.target}}, Snapshot: Snapshot{seen(b), tc.seen}}
+			if diff := cmp.Diff(map[string]any{"t": tc.want}, in.targetValues()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestAReleaseSaysWhyItStays shows each reason for which a release is not uninstalled, and that no other stops it.
 func TestAReleaseSaysWhyItStays(t *testing.T) {
 	deployed := Release{State: ReleaseDeployed, Name: "r"}

@@ -368,6 +368,19 @@ func TestConfirm(t *testing.T) {
 			steps:   []string{"r delete b"},
 			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads only its own namespace, not "other"; leave it out x1`},
 		},
+		"A Cleaner's item in no namespace": {
+			reason: "is confirmed in that of the Cleaner, for it can be in no other",
+			rule: orphaned(func(r *v1alpha1.Rule) {
+				r.ForEach, r.Key, r.When, r.Actions = `["x", "y"]`, "item", "true", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
+				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
+			}),
+			change: func(in *Input, w *v1alpha1.Work) {
+				w.Cluster, in.Owner.Namespace = false, "shop"
+			},
+			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			rounds:  []string{"pods shop/x, pods shop/y"},
+			steps:   []string{"r report  <x>", "r report  <y>"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

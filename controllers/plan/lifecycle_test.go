@@ -225,6 +225,29 @@ func TestWhatObjectsAreCalled(t *testing.T) {
 	}
 }
 
+// A step is shown by its object, whatever items it stands for, and by its item where that is no object.
+func TestHowAStepIsShown(t *testing.T) {
+	of := func(o Object, keys ...string) *Step { return &Step{Object: o, Keys: keys} }
+	for name, tc := range map[string]struct {
+		step  *Step
+		owner string
+		want  string
+	}{
+		"Object":            {of(p("a"), "k", "l"), "shop", "a.pods/v1"},
+		"ObjectOfACluster":  {of(p("a"), "k"), "", "shop/a.pods/v1"},
+		"ObjectWithoutKeys": {of(p("a")), "shop", "a.pods/v1"},
+		"Item":              {of(Object{}, "k"), "shop", "k"},
+		"FirstOfSeveral":    {of(Object{}, "k", "l"), "", "k"},
+		"Nothing":           {of(Object{}), "shop", Ref{}.String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.step.Shown(tc.owner); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestATemplateLendsNobodyARole shows that a template has nothing patched that the API server judges by who asks, whatever
 // account those name who use it: its author may not act as that account.
 func TestATemplateLendsNobodyARole(t *testing.T) {
@@ -305,6 +328,8 @@ func TestProtectionOfVerbs(t *testing.T) {
 		"OwnProject":   {object(projects, "Project", "", "cleaner-system"), all},
 		"AProject":     {object(projects, "Project", "", "shop"), []Verb{VerbDelete, VerbEvict}},
 		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},
+		"NamedAlike":   {p("kube-system"), nil}, // no Namespace
+		"NamedAsOwn":   {p("cleaner-system"), nil},
 		"LongName":     {p(strings.Repeat("a", maxName)), nil},
 		"TooLongName":  {p(strings.Repeat("a", maxName+1)), all},
 		"Control":      {p("a\x01"), all},

@@ -108,7 +108,7 @@ func (p Protection) forbidsObject(o *Object) string {
 		return fmt.Sprintf("it has the label or annotation %s: \"true\"", v1alpha1.ProtectKey)
 	case inside != "":
 		return inside
-	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own && p.Own != ""):
+	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only spec.helm can remove"
