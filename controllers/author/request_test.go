@@ -144,6 +144,37 @@ func TestFingerprintOfATemplate(t *testing.T) {
 	}
 }
 
+// A request is read up to the size that one may have, and no larger one, whoever has signed it.
+func TestARequestHasASize(t *testing.T) {
+	ring := ringOf(t, signing.NewKey(now))
+	sized := func(bytes int) *v1alpha1.Cleaner {
+		c := cleaner()
+		r := request{Author: Author{Username: "alice", Groups: []string{""}}, Time: metav1.NewTime(now)}
+		signed := func() string {
+			text, err := marshalRequest(c, &r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Signature, err = ring.Sign(signing.Request, text); err != nil {
+				t.Fatal(err)
+			}
+			return encodeText(&r)
+		}
+		r.Author.Groups[0] = strings.Repeat("g", bytes-len(signed())) // a signature takes as many bytes, whatever it is of
+		c.Annotations = map[string]string{v1alpha1.AnnotationRequest: signed()}
+		return c
+	}
+	for bytes, valid := range map[int]bool{maxBytes: true, maxBytes + 1: false} {
+		c := sized(bytes)
+		if n := len(c.Annotations[v1alpha1.AnnotationRequest]); n != bytes {
+			t.Fatalf("it has %d bytes, want %d", n, bytes)
+		}
+		if _, err := ReadRequest(ring, c); (err == nil) != valid {
+			t.Errorf("of %d bytes: %v, want valid: %t", bytes, err, valid)
+		}
+	}
+}
+
 // Without a key nothing is signed.
 func TestNoRequestIsSignedWithoutAKey(t *testing.T) {
 	if value, err := SignRequest(signing.Ring{}, cleaner(), alice, "", now); value != "" || err == nil || !strings.Contains(err.Error(), "cannot sign the request") {
