@@ -343,7 +343,7 @@ func TestBatch(t *testing.T) {
 			if left := ledger.UnknownRows(run); len(left) > 0 || len(ledger.Rows) != 2 {
 				t.Errorf("before the first request nothing is unknown: %+v", ledger)
 			}
-			if !ledger.Whole || !ledger.LastDeed.Equal(later) || ledger.Number != run.Number {
+			if !ledger.AllAnswered || !ledger.LastDeed.Equal(later) || ledger.Number != run.Number {
 				t.Errorf("before the first request all is known, and since when: %+v", ledger)
 			}
 			others := run.DeepCopy()
