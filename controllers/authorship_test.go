@@ -42,7 +42,7 @@ func TestRightsForARelease(t *testing.T) {
 		"AsAccount":    {helm: &v1alpha1.Helm{}, account: "deleter"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newRig(t, done(deletes())).executing(t, false).pass
+			p := executing(t, newRig(t, done(deletes())), false).pass
 			p.assignment.Work.Helm, p.store.Cleaner.State().Run, p.mem.fingerprint = tc.helm, tc.run, "this"
 			if tc.edited {
 				p.mem.fingerprint = "other"
@@ -144,7 +144,7 @@ func TestASpecIsCheckedByTheOptions(t *testing.T) {
 				tc.change(c)
 			}
 			c.Spec.Conditions = []string{"true"}
-			p := newRig(t, c).executing(t, false).pass
+			p := executing(t, newRig(t, c), false).pass
 			tc.options.Skew = p.r.opts.Skew
 			p.r.opts = tc.options
 			programs, findings, err := p.evaluator.compileSpec(t.Context())

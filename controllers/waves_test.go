@@ -19,7 +19,7 @@ import (
 )
 
 // executing is an executor of a pass over a Cleaner that stays, or of the run of one that cleans once.
-func (r *rig) executing(t *testing.T, ofRun bool) *executor {
+func executing(t *testing.T, r *rig, ofRun bool) *executor {
 	t.Helper()
 	p, err := r.beginPass(t.Context(), r.request(), r.memories.memoryOf(r.key()))
 	must(t, err)
@@ -59,7 +59,7 @@ func TestWhatMayHaveBeenDoneCounts(t *testing.T) {
 			t.Run(fmt.Sprint(tc.kind, " ", ofRun), func(t *testing.T) {
 				c := done(deletes())
 				c.Spec.Limits = &v1alpha1.Limits{MaxActions: 10}
-				b := newRig(t, c).executing(t, ofRun)
+				b := executing(t, newRig(t, c), ofRun)
 				out := actuate.Outcome{Answer: life.Answer{Kind: tc.kind, Why: "why", RetryAfter: time.Minute}}
 				if got := b.takeOutcome(stepOn(plan.VerbDelete, "uid-a"), out); got != tc.done {
 					t.Errorf("it is done: %t", got)
@@ -97,7 +97,7 @@ func TestWhatComesBackEachTimeIsToldOf(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.verb, " ", tc.kind), func(t *testing.T) {
 			r := newRig(t, done(deletes()))
-			b := r.executing(t, false)
+			b := executing(t, r, false)
 			for n := range 5 {
 				b.recordDone(stepOn(tc.verb, types.UID(fmt.Sprint("uid-", n))), actuate.Outcome{Answer: life.Answer{Kind: tc.kind}}, r.clock.Now())
 			}
@@ -131,7 +131,7 @@ func TestWhatWasFoundGoneIsRemembered(t *testing.T) {
 		"Unreadable": {1, life.Sight{Missing: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newRig(t, done(deletes())).executing(t, false)
+			b := executing(t, newRig(t, done(deletes())), false)
 			b.openRun.rememberGone(run, map[int]life.Sight{tc.at: tc.sight})
 			e, known := b.mem.Overlay["uid-a"]
 			if known != tc.gone || known && (!e.Gone || !slices.Equal(e.Before, []string{"1"})) || len(b.mem.Overlay) > 1 {

@@ -133,7 +133,7 @@ type answer struct {
 	whole plan.Target
 	// found is the object; nil if there is none, or if the target does not stand for it.
 	found *plan.Object
-	// failed says that it is no answer, even if nobody says why: problem may be empty.
+	// failed says that it is no answer. Then problem says why, or is empty.
 	failed  bool
 	problem string
 }
