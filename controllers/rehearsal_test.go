@@ -60,6 +60,11 @@ func TestADryRunIsRehearsedOnce(t *testing.T) {
 	c := once()
 	c.Spec.Mode = v1alpha1.ModeDryRun
 	r := newRig(t, c, aPod("a", "Succeeded"))
+	staying := func(r *rig) {
+		r.pods.mu.Lock()
+		defer r.pods.mu.Unlock()
+		r.pods.objects["shop"].SetDeletionTimestamp(nil)
+	}
 	lists := 0
 	r.pods.listed = func() { lists++ }
 	for _, step := range []struct {
@@ -67,11 +72,15 @@ func TestADryRunIsRehearsedOnce(t *testing.T) {
 		do    func(r *rig)
 		looks bool
 		sent  []string
+		says  string
 	}{
-		{"at first", nothing, true, []string{"delete a dry run"}},
-		{"later", after(time.Minute), false, nil},
-		{"with another object", all(after(time.Minute), putting("b", "Succeeded")), true, []string{"delete b dry run"}},
-		{"later again", after(time.Minute), false, nil},
+		{"at first", nothing, true, []string{"delete a dry run"}, v1alpha1.ReasonDryRun},
+		{"later", after(time.Minute), false, nil, v1alpha1.ReasonDryRun},
+		{"with another object", all(after(time.Minute), putting("b", "Succeeded")), true, []string{"delete b dry run"}, v1alpha1.ReasonDryRun},
+		{"later again", after(time.Minute), false, nil, v1alpha1.ReasonDryRun},
+		{"while it may not act", all(after(time.Minute), putting("c", "Succeeded"), leaving), true, nil, v1alpha1.ReasonNamespaceTerminating},
+		{"when it may", all(after(time.Hour), gone("c"), staying), true, nil, v1alpha1.ReasonDryRun},
+		{"later still", after(time.Minute), false, nil, v1alpha1.ReasonDryRun},
 	} {
 		lists = 0
 		step.do(r)
@@ -80,8 +89,8 @@ func TestADryRunIsRehearsedOnce(t *testing.T) {
 			t.Errorf("%s: all Pods are read live %d times", step.what, lists)
 		}
 		same(t, step.what+": requests", step.sent, r.pods.took())
-		if got := r.cleaner().Status.LastEvaluation.Reason; got != v1alpha1.ReasonDryRun {
-			t.Errorf("%s: it says %s", step.what, got)
+		if got := r.cleaner().Status.LastEvaluation.Reason; got != step.says {
+			t.Errorf("%s: it says %s, want %s", step.what, got, step.says)
 		}
 	}
 }
