@@ -7,10 +7,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -308,6 +311,7 @@ func convertToUnstructured(object runtime.Object, kind schema.GroupVersionKind, 
 	if err != nil {
 		return nil, errNoJSON
 	}
+	repairTexts(content)
 	items, _ := content["items"].([]any) // which say of themselves what they are only where it differs
 	item := kind
 	item.Kind = strings.TrimSuffix(kind.Kind, "List")
@@ -327,3 +331,38 @@ func convertToUnstructured(object runtime.Object, kind schema.GroupVersionKind, 
 	out.GetObjectKind().SetGroupVersionKind(kind)
 	return out, nil
 }
+
+// repairTexts puts U+FFFD for each byte of a text that is no UTF-8, in place, as JSON does. Protobuf takes and keeps such bytes.
+func repairTexts(content map[string]any) {
+	valid := true
+	for key, value := range content {
+		valid = valid && utf8.ValidString(key)
+		content[key] = repairValue(value)
+	}
+	if valid {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(content)) { // of two that become the same, JSON keeps the last one
+		value := content[key]
+		delete(content, key)
+		content[repairText(key)] = value
+	}
+}
+
+func repairValue(value any) any {
+	switch v := value.(type) {
+	case string:
+		if !utf8.ValidString(v) {
+			return repairText(v)
+		}
+	case map[string]any:
+		repairTexts(v)
+	case []any:
+		for i := range v {
+			v[i] = repairValue(v[i])
+		}
+	}
+	return value
+}
+
+func repairText(text string) string { return string([]rune(text)) }
