@@ -105,7 +105,7 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	p.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
 	p.journal.RememberActions(v1alpha1.Action{
-		Object: "status.run", Rule: "record", Action: "replace", Time: actionlog.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
 }

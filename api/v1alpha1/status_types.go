@@ -258,13 +258,15 @@ type Action struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	UID string `json:"uid,omitempty"`
-	// What caused the action: the name of a rule, targets.<name>, or helm.
+	// What caused the action: the name of a rule, targets.<name>, helm, or status.run if the operator replaced a record
+	// that it does not trust.
 	// +kubebuilder:validation:MaxLength=2048
 	Rule string `json:"rule"`
-	// The action: report, delete, evict, patch, removeFinalizer or helmUninstall.
+	// The action: report, delete, evict, patch, removeFinalizer, helmUninstall or replace. In a dry run, " (dry run)"
+	// follows.
 	// +kubebuilder:validation:MaxLength=2048
 	Action string `json:"action"`
-	// When the action was performed.
+	// When the action was performed, or rehearsed in a dry run.
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time as in 2006-01-02T15:04:05Z"
 	Time metav1.Time `json:"time"`
 	// The result of the action, with the reason that the rule gives.
@@ -310,8 +312,9 @@ const (
 	OutcomeUnknown Outcome = "unknown"
 )
 
-// Run is one cleanup. The operator records it before the first deletion, continues it after a crash, and reports it as
-// one CloudEvent. It acts only on the objects in the rows and on the Helm release of the cleanup.
+// Run is one cleanup; messages and Events call it a run. The operator records it before the first deletion,
+// continues it after a crash, and reports it as one CloudEvent. It acts only on the objects in the rows and on the
+// Helm release of the cleanup.
 type Run struct {
 	// Recurring if the Cleaner has lifecycle Recurring, otherwise not set. With Recurring, rows has only the objects that
 	// counts does not count yet.
