@@ -67,12 +67,12 @@ func (e *variableError) Error() string {
 
 // BeginEvaluation waits for the other evaluations of these Programs to end, and begins one. The caller must Close it.
 func (p *Programs) BeginEvaluation(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
-	return p.beginWithin(ctx, in, p.limits.ComputeWall(in.countObjects()), p.limits.AllSteps)
+	return p.beginWithin(ctx, in, p.limits.Wall, p.limits.AllSteps)
 }
 
 // beginSearch begins an Evaluation that only looks for a moment. It has less of everything: a decision is made already.
 func (p *Programs) beginSearch(ctx context.Context, in Input) (*Evaluation, *expr.Error) {
-	return p.beginWithin(ctx, in, p.limits.Wall, p.limits.AllSteps/2)
+	return p.beginWithin(ctx, in, p.limits.SearchWall, p.limits.AllSteps/2)
 }
 
 func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration, steps int64) (*Evaluation, *expr.Error) {

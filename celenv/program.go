@@ -60,18 +60,6 @@ type Input struct {
 // Memory is what evaluations share.
 type Memory = budget.Memory
 
-// countObjects counts the objects of the targets that are lists. One object is none, although it may have a field "items" too.
-func (in Input) countObjects() int64 {
-	objects := int64(0)
-	for _, value := range in.Targets {
-		if target, ok := value.(map[string]any); ok && target["metadata"] == nil {
-			items, _ := target["items"].([]any)
-			objects += int64(len(items))
-		}
-	}
-	return objects
-}
-
 // Result is the answer to one condition.
 type Result struct {
 	// Value is the answer when Err is nil.

@@ -341,16 +341,3 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 		}
 	}
 }
-
-// An object of a custom kind with a field "items" is one, and gives an evaluation no more time than others.
-func TestAnObjectWithItemsIsNoList(t *testing.T) {
-	one := map[string]any{"apiVersion": "example.com/v1", "kind": "AllowList", "metadata": map[string]any{"name": "a"}, "items": make([]any, 1000)}
-	for name, tc := range map[string]struct {
-		target any
-		want   int64
-	}{"Object": {one, 0}, "List": {list(one, one), 2}} {
-		if got := (Input{Targets: map[string]any{"t": tc.target}}).countObjects(); got != tc.want {
-			t.Errorf("%s counts for %d objects, want %d", name, got, tc.want)
-		}
-	}
-}

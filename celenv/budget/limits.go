@@ -24,7 +24,7 @@ import (
 // rules share. Each item of a rule has its own ItemSteps and ItemGrowth: a bad item is an error of that item, and leaves the others
 // theirs. Keep and a patch that several items share have as much as these items together, but no more than Steps and Growth.
 //
-// AllSteps, Wall and MaxWall bound everything together: once one of them is used up, the evaluation is aborted.
+// AllSteps and Wall bound everything together: once one of them is used up, the evaluation is aborted.
 type Limits struct {
 	// Steps is how much may be done: one for each turn of a loop, for each value that a comparison of lists or maps, a sort
 	// or a search has to look at, and for each 64 bytes of text that a function reads. 5,000,000 when zero: the proposal's
@@ -44,11 +44,10 @@ type Limits struct {
 	// and explanations have half as much in addition, and so has a search for the moment at which conditions change. Together that is at
 	// most about 10 seconds of one processor.
 	AllSteps int64
-	// Wall is how long it may take, and ObjectWall how much longer for each object of the Input: 10s and 1ms when zero.
-	// MaxWall is how long it may take in any case: 20s when zero, so that with a search, which has Wall, it is 30s. Items that are no
-	// objects get no time. Wall is twice as long as AllSteps take on a processor of their own: the rest of the process, and of the
-	// machine, uses some of it.
-	Wall, ObjectWall, MaxWall time.Duration
+	// Wall is how long it may take, and SearchWall how long a search for the moment at which conditions change may take after it: 20s and
+	// 10s when zero. That is several times as long as the steps take on a processor of their own: the rest of the process, and of the
+	// machine, uses some of it. Whatever the evaluation is about, it gets no more.
+	Wall, SearchWall time.Duration
 	// Items is how many items a rule may have. 250,000 when zero.
 	Items int
 	// Retained is how many bytes of what items gave may be held on to until the decision is made: see Evaluation.RetainBytes.
@@ -64,9 +63,8 @@ func (l Limits) WithDefaults() Limits {
 	l.ItemSteps = orDefault(l.ItemSteps, 100_000)
 	l.ItemGrowth = orDefault(l.ItemGrowth, 4<<20)
 	l.AllSteps = orDefault(l.AllSteps, 25_000_000)
-	l.Wall = orDefault(l.Wall, 10*time.Second)
-	l.ObjectWall = orDefault(l.ObjectWall, time.Millisecond)
-	l.MaxWall = orDefault(l.MaxWall, 20*time.Second)
+	l.Wall = orDefault(l.Wall, 20*time.Second)
+	l.SearchWall = orDefault(l.SearchWall, 10*time.Second)
 	l.Items = orDefault(l.Items, 250_000)
 	l.Retained = orDefault(l.Retained, 96<<20)
 	return l
@@ -93,12 +91,6 @@ func (l Limits) NewItemBudget(n int, all *int64) Budget {
 	b := NewBudget(whose, steps, growth, all)
 	b.Passing = true
 	return b
-}
-
-// ComputeWall says how long an evaluation of so many objects may take.
-func (l Limits) ComputeWall(objects int64) time.Duration {
-	more := time.Duration(min(MultiplyCapped(objects, int64(l.ObjectWall)), int64(l.MaxWall)))
-	return min(l.Wall+more, max(l.MaxWall, l.Wall))
 }
 
 // The sizes that Growth counts.
