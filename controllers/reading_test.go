@@ -250,7 +250,7 @@ func TestAStoppedRunWhoseReleaseCannotBeReadEnds(t *testing.T) {
 	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "another" })
 	began := r.clock.Now()
 	for r.cleaner().Status.Run != nil {
-		if took := r.clock.Since(began); took > 15*time.Minute {
+		if took := r.clock.Since(began); took > 30*time.Minute {
 			t.Fatalf("after %s, the run is still open: %+v", took, r.cleaner().Status.Run)
 		}
 		wait := r.pass().RequeueAfter
