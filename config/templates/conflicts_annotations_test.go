@@ -146,7 +146,7 @@ func expectAll(t *testing.T, world *snapshot.Objects) {
 	if err := world.SortObjects(); err != nil {
 		t.Fatal(err)
 	}
-	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
+	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, SearchWall: time.Hour}}) // however slow this machine is
 	if err != nil {
 		t.Fatal(err)
 	}

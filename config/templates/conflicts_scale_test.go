@@ -38,7 +38,7 @@ func TestSpiderpoolConflictsOfManyAddresses(t *testing.T) {
 	if said := "up to 50,000 addresses in 1,000 pools"; !strings.Contains(string(text), said) {
 		t.Errorf("docs/templates.md does not say %q", said)
 	}
-	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, MaxWall: time.Hour}}) // however slow this machine is
+	patient, err := celenv.NewCompiler(celenv.Options{Limits: budget.Limits{Wall: time.Hour, SearchWall: time.Hour}}) // however slow this machine is
 	if err != nil {
 		t.Fatal(err)
 	}
