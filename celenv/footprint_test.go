@@ -61,6 +61,30 @@ func shapes(most int) map[string]string {
 	}
 }
 
+// compileTimes compiles a spec so many times, with the programs that look ahead of its conditions, and says how many bytes each takes.
+func compileTimes(t *testing.T, c *Compiler, s *v1alpha1.Work, n int) (kept []*Programs, took int64) {
+	t.Helper()
+	compile := func() *Programs {
+		p, errs := c.Compile(t.Context(), s)
+		if p == nil {
+			t.Fatalf("%.300s", errs.ToAggregate())
+		}
+		for _, x := range p.conditions {
+			if x.readsTime {
+				x.ahead.ensureProgram()
+			}
+		}
+		return p
+	}
+	compile() // which makes what is shared
+	kept = make([]*Programs, n)
+	before := heap()
+	for i := range kept {
+		kept[i] = compile()
+	}
+	return kept, (heap() - before) / int64(n)
+}
+
 // What is estimated of what is compiled is about what it takes, and seldom less.
 func TestFootprint(t *testing.T) {
 	c := newCompiler(t, budget.Limits{})
@@ -68,25 +92,7 @@ func TestFootprint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := spec(source)
 			s.Targets = append(s.Targets, v1alpha1.ClusterTarget{Name: "maps"})
-			if p, errs := c.Compile(t.Context(), s); p == nil { // which makes what is shared
-				t.Fatalf("%.300s", errs.ToAggregate())
-			}
-			const n = 16
-			kept := make([]*Programs, n)
-			before := heap()
-			for i := range kept {
-				p, errs := c.Compile(t.Context(), s)
-				if p == nil {
-					t.Fatalf("%.300s", errs.ToAggregate())
-				}
-				for _, x := range p.conditions {
-					if x.readsTime {
-						x.ahead.ensureProgram()
-					}
-				}
-				kept[i] = p
-			}
-			took := (heap() - before) / n
+			kept, took := compileTimes(t, c, s, 16)
 			estimated := kept[0].footprint
 			if low, high := took*3/4, took*3+16<<10; estimated < low || estimated > high {
 				t.Errorf("it takes %d bytes, and the estimate is %d", took, estimated)
@@ -121,20 +127,7 @@ func TestFootprintOfShortExpressions(t *testing.T) {
 		for _, sameNames := range []bool{true, false} {
 			t.Run(fmt.Sprint(name, sameNames), func(t *testing.T) {
 				s := manyExpressions(source, sameNames)
-				if p, errs := c.Compile(t.Context(), s); p == nil { // which makes what is shared
-					t.Fatalf("%.300s", errs.ToAggregate())
-				}
-				const n = 4
-				kept := make([]*Programs, n)
-				before := heap()
-				for i := range kept {
-					p, errs := c.Compile(t.Context(), s)
-					if p == nil {
-						t.Fatalf("%.300s", errs.ToAggregate())
-					}
-					kept[i] = p
-				}
-				took := (heap() - before) / n
+				kept, took := compileTimes(t, c, s, 4)
 				estimated := sumFootprint(kept[0], nil)
 				if low, high := took*3/4, took*3; estimated < low || estimated > high {
 					t.Errorf("it takes %d bytes, and the estimate is %d", took, estimated)
