@@ -100,13 +100,15 @@ const (
 	// mostEvaluations is how many evaluations there are at a time at most, which all take memory, and deedsAtATime how many requests that
 	// change something.
 	mostEvaluations = 8
-	deedsAtATime    = 128
+	// shortEvaluations is how many more there are of namespaces whose evaluations were short.
+	shortEvaluations = 1
+	deedsAtATime     = 128
 	// readingsAtATime is how many records of releases are read at a time: what each may cost is not added up.
 	readingsAtATime = 1
 )
 
-// countEvaluationSlots says how many evaluations there are at a time: no more than compute at the same time, or each would have a part
-// of a processor, and honest ones would not end in time.
+// countEvaluationSlots says how many evaluations there are at a time, without shortEvaluations: no more than compute at the same time, or
+// each would have a part of a processor, and honest ones would not end in time.
 func countEvaluationSlots() int { return min(mostEvaluations, runtime.GOMAXPROCS(0)) }
 
 // SetupWithManager puts the parts together and adds them to a manager. It is the only place where that is done.
@@ -192,7 +194,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
-		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlots(countEvaluationSlots(), opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
+		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {

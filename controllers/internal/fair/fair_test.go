@@ -171,6 +171,74 @@ func TestRestIsNoCredit(t *testing.T) {
 	h.want(t, "a0", "b0", "a1", "b1", "c0", "a2")
 }
 
+// Many namespaces with long work, one place each, take all places but those that are kept: a namespace whose work was short waits for none
+// of them.
+func TestShortWorkWaitsForNoLongWork(t *testing.T) {
+	h := newHall(3)
+	h.order.freeForLong--
+	h.ask("calm0")
+	h.want(t, "calm0")
+	h.leave("calm0", 10*time.Millisecond)
+	h.ask("a0", "b0", "e0", "d0", "new0")
+	h.want(t, "calm0", "a0", "b0")
+	for i := 1; i < 20; i++ {
+		h.ask(fmt.Sprint("calm", i))
+		if last := h.came[len(h.came)-1]; last != fmt.Sprint("calm", i) {
+			t.Fatalf("%s has come last, and calm%d waits", last, i)
+		}
+		h.leave(fmt.Sprint("calm", i), 10*time.Millisecond)
+	}
+	h.came = nil
+	h.leave("a0", 10*time.Second)
+	h.leave("b0", 10*time.Second)
+	h.want(t, "e0", "d0") // what is new may take long
+	h.leave("e0", 10*time.Millisecond)
+	h.want(t, "e0", "d0", "new0")
+	h.leave("new0", 10*time.Millisecond)
+	h.ask("e1", "new1") // both were short
+	h.want(t, "e0", "d0", "new0", "e1", "new1")
+}
+
+// Who has had long work once does not get a kept place, until it was short for a while.
+func TestLongWorkIsRemembered(t *testing.T) {
+	h := newHall(2)
+	h.order.freeForLong--
+	works := func(name string, takes time.Duration) {
+		h.ask(name)
+		h.leave(name, takes)
+	}
+	works("a0", time.Millisecond)
+	works("a0", 8*time.Second)
+	h.ask("long0")
+	n := 1
+	for ; n < 100; n++ {
+		h.came = nil
+		h.ask("a1")
+		if slices.Contains(h.came, "a1") {
+			break
+		}
+		h.slots["a1"].GiveBack()
+		h.leave("long0", 10*time.Second)
+		works("a0", time.Millisecond)
+		h.ask("long0")
+	}
+	if n < 10 || n > 30 {
+		t.Errorf("it gets a kept place after %d times of short work", n)
+	}
+	h.leave("a1", 0)
+	h.clock.SetTime(h.clock.Now().Add(forgetUsualAfter - time.Minute))
+	works("b0", 0) // sweeps
+	h.came = nil
+	h.ask("a2")
+	h.want(t, "a2")
+	h.leave("a2", 0)
+	h.clock.SetTime(h.clock.Now().Add(forgetUsualAfter))
+	works("c0", 0)
+	h.came = nil
+	h.ask("a3")
+	h.want(t)
+}
+
 // TestWhoRestsIsForgotten shows that namespaces without work take no memory for long.
 func TestWhoRestsIsForgotten(t *testing.T) {
 	h := newHall(4)

@@ -15,8 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// forgetAfter is how long what a namespace has used counts after its last work.
-const forgetAfter = time.Minute
+const (
+	// forgetAfter is how long what a namespace has used counts after its last work, and forgetUsualAfter how long its work usually took.
+	forgetAfter, forgetUsualAfter = time.Minute, time.Hour
+	// shortWork is how long work of a namespace may take that a kept place is for.
+	shortWork = time.Second
+)
 
 // maxNames is of how many Cleaners of one namespace it is remembered what they have used.
 const maxNames = 4096
@@ -24,11 +28,16 @@ const maxNames = 4096
 // order is the queue for slots. A namespace gets another slot while more slots are free than it holds: so the first namespace can take half
 // of them, the next half of the rest, and one that holds none finds a free one. Of those who may, the namespace comes
 // first that has used the least time, of those that have used the same the one that waits longest, and of its Cleaners the one that has
-// used least. It is not safe for concurrent use.
+// used least. Some places are kept for namespaces whose work was short: else they would wait where many namespaces have long work at the
+// same time, one in each place. What a namespace without any work will have is not known: it gets none of those.
+// It is not safe for concurrent use.
 type order[T comparable] struct {
-	free   int
-	shares map[string]*share[T]
-	due    heapOf[*share[T]]
+	// free is how many places are free, and freeForLong how many more places namespaces with long work may have: all that are not kept, less
+	// those that they have. It is below 0 where work became long.
+	free, freeForLong int
+	shares     map[string]*share[T]
+	// short and long are the namespaces that wait, those with short work apart.
+	short, long heapOf[*share[T]]
 	// floor is what the last namespace that was served had used. A namespace that comes back begins there: time at rest is no credit.
 	floor time.Duration
 	swept time.Time
@@ -41,9 +50,12 @@ type share[T comparable] struct {
 	waiting heapOf[*waiter[T]]
 	taken   int
 	used    time.Duration
+	// usual is how long its work usually takes: rises at once, and falls slowly. hasWorked says that it is known.
+	usual     time.Duration
+	hasWorked bool
 	// number tells those apart that have used the same: who has got a place comes after those that wait.
 	number int64
-	// place is where it is among those that are due; -1 if nothing waits.
+	// place is where it is in its line; -1 if nothing waits.
 	place int
 	// rests is since when nothing waits and nothing is taken.
 	rests time.Time
@@ -67,8 +79,20 @@ type waiter[T comparable] struct {
 	place int
 }
 
-func newOrder[T comparable](places int) *order[T] {
-	return &order[T]{free: places, shares: map[string]*share[T]{}}
+// newOrder makes an order with so many places, some of which are kept for namespaces with short work.
+func newOrder[T comparable](places, kept int) *order[T] {
+	return &order[T]{free: places, freeForLong: places - kept, shares: map[string]*share[T]{}}
+}
+
+// isShort reports whether the work of a namespace is short. What one without any work will have is not known.
+func (s *share[T]) isShort() bool { return s.hasWorked && s.usual <= shortWork }
+
+// lineOf returns where a namespace waits.
+func (o *order[T]) lineOf(s *share[T]) *heapOf[*share[T]] {
+	if s.isShort() {
+		return &o.short
+	}
+	return &o.long
 }
 
 // addWaiter has an item of a Cleaner wait.
@@ -84,7 +108,7 @@ func (o *order[T]) addWaiter(key types.NamespacedName, item T, urgent bool, now 
 	heap.Push(&s.waiting, w)
 	if s.place < 0 {
 		s.used, s.number = max(s.used, o.floor), o.added
-		heap.Push(&o.due, s)
+		heap.Push(o.lineOf(s), s)
 	}
 	return w
 }
@@ -103,60 +127,92 @@ func (o *order[T]) hasten(w *waiter[T]) {
 func (o *order[T]) dropWaiter(w *waiter[T], now time.Time) {
 	heap.Remove(&w.of.waiting, w.place)
 	if w.of.waiting.Len() == 0 {
-		heap.Remove(&o.due, w.of.place)
+		heap.Remove(o.lineOf(w.of), w.of.place)
 		w.of.rests = now
 	}
 }
 
 // takeNext gives a place to the next waiter; nil if none may have one now.
 func (o *order[T]) takeNext() *waiter[T] {
-	var passed []*share[T]
-	var next *share[T]
-	for o.free > 0 && o.due.Len() > 0 && next == nil {
-		s := heap.Pop(&o.due).(*share[T])
-		passed = append(passed, s)
-		if s.taken < o.free {
-			next = s
-		}
-	}
-	for _, s := range passed { // each of them but the last has a place, so there are not many
-		if s != next {
-			heap.Push(&o.due, s)
-		}
+	next := chooseFirst(&o.short, o.free)
+	if other := chooseFirst(&o.long, min(o.free, o.freeForLong)); next == nil || other != nil && other.IsBefore(next) {
+		next = other
 	}
 	if next == nil {
 		return nil
 	}
+	heap.Remove(o.lineOf(next), next.place)
 	w := heap.Pop(&next.waiting).(*waiter[T])
 	if next.waiting.Len() > 0 {
 		o.added++
 		next.number = o.added
-		heap.Push(&o.due, next)
+		heap.Push(o.lineOf(next), next)
 	}
 	o.free--
 	next.taken++
+	if !next.isShort() {
+		o.freeForLong--
+	}
 	o.floor, next.floor = max(o.floor, next.used), max(next.floor, w.used)
 	return w
+}
+
+// chooseFirst returns the first namespace in a line that holds fewer places than are free for it; nil if there is none.
+func chooseFirst[T comparable](line *heapOf[*share[T]], free int) (first *share[T]) {
+	var passed []*share[T]
+	for line.Len() > 0 && first == nil && free > 0 {
+		s := heap.Pop(line).(*share[T])
+		passed = append(passed, s)
+		if s.taken < free {
+			first = s
+		}
+	}
+	for _, s := range passed { // each of them but the last has a place, so there are not many
+		heap.Push(line, s)
+	}
+	return first
 }
 
 // giveBack records that a place is free again, and for how long a Cleaner had it.
 func (o *order[T]) giveBack(key types.NamespacedName, took time.Duration, now time.Time) {
 	s := o.shares[key.Namespace]
 	took = max(took, 0)
+	o.learnUsual(s, took)
 	s.names[key.Name] = max(s.floor, s.names[key.Name]) + took
 	s.floor += took / time.Duration(s.taken+s.waiting.Len())
 	o.free++
 	s.taken--
+	if !s.isShort() {
+		o.freeForLong++
+	}
 	s.rests = now
 	s.used += took
+	if s.place >= 0 {
+		heap.Fix(o.lineOf(s), s.place)
+	}
 	if len(s.names) > maxNames { // so many are treated alike
 		s.floor = max(s.floor, slices.Max(slices.Collect(maps.Values(s.names))))
 		clear(s.names)
 	}
-	if s.place >= 0 {
-		heap.Fix(&o.due, s.place)
-	}
 	o.forgetResting(now)
+}
+
+// learnUsual notes how long work of a namespace took, while it still has its place.
+func (o *order[T]) learnUsual(s *share[T], took time.Duration) {
+	waits := s.place >= 0
+	if waits { // it may wait in the other line then
+		heap.Remove(o.lineOf(s), s.place)
+	}
+	if !s.isShort() {
+		o.freeForLong += s.taken
+	}
+	s.usual, s.hasWorked = max(took, s.usual-(s.usual-took)/8), true
+	if !s.isShort() {
+		o.freeForLong -= s.taken
+	}
+	if waits {
+		heap.Push(o.lineOf(s), s)
+	}
 }
 
 // forgetResting forgets, once in a while, what no longer makes a difference: namespaces that have rested for long, and Cleaners that have
@@ -167,15 +223,23 @@ func (o *order[T]) forgetResting(now time.Time) {
 	}
 	o.swept = now
 	for namespace, s := range o.shares {
-		if s.waiting.Len() == 0 && s.taken == 0 && now.Sub(s.rests) >= forgetAfter {
-			delete(o.shares, namespace)
-			continue
+		rested := time.Duration(0)
+		if s.waiting.Len() == 0 && s.taken == 0 {
+			rested = now.Sub(s.rests)
 		}
-		maps.DeleteFunc(s.names, func(_ string, used time.Duration) bool { return used <= s.floor })
+		switch {
+		case rested >= forgetUsualAfter:
+			delete(o.shares, namespace)
+		case rested >= forgetAfter:
+			s.used, s.floor = 0, 0
+			clear(s.names)
+		default:
+			maps.DeleteFunc(s.names, func(_ string, used time.Duration) bool { return used <= s.floor })
+		}
 	}
 }
 
-// IsBefore and SetPlace are for the heap of the namespaces that are due.
+// IsBefore and SetPlace are for the heap of the namespaces that wait.
 func (s *share[T]) IsBefore(other *share[T]) bool {
 	return s.used < other.used || s.used == other.used && s.number < other.number
 }

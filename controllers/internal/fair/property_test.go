@@ -24,7 +24,9 @@ import (
 func TestSlotsAreSharedOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		places := rapid.IntRange(1, 6).Draw(t, "places")
+		kept := rapid.IntRange(0, places-1).Draw(t, "kept")
 		h := newHall(places)
+		h.order.freeForLong -= kept
 		held, last := map[string]int{}, map[string]int{} // by namespace: how many, and the number of the last that came
 		var all []*Slot
 		var owners []string
@@ -52,9 +54,31 @@ func TestSlotsAreSharedOut(t *testing.T) {
 			if sum > places || h.order.free != places-sum {
 				t.Fatalf("%d have a slot of %d, and %d are free", sum, places, h.order.free)
 			}
+			long := 0
+			for namespace, s := range h.order.shares {
+				if !s.isShort() {
+					long += held[namespace]
+				}
+			}
+			if long != places-kept-h.order.freeForLong {
+				t.Fatalf("%d places have long work, and %d are counted", long, places-kept-h.order.freeForLong)
+			}
 			for i, slot := range all {
-				if slot.waits != nil && held[owners[i]] < h.order.free {
-					t.Fatalf("%q waits with %d, and %d are free", owners[i], held[owners[i]], h.order.free)
+				free := h.order.free
+				if !h.order.shares[owners[i]].isShort() {
+					free = min(free, places-kept-long)
+				}
+				if slot.waits != nil && held[owners[i]] < free {
+					t.Fatalf("%q waits with %d, and %d are free for it", owners[i], held[owners[i]], free)
+				}
+			}
+			for namespace, s := range h.order.shares {
+				line := h.order.long
+				if s.isShort() {
+					line = h.order.short
+				}
+				if s.place >= 0 && (s.place >= line.Len() || line[s.place] != s) {
+					t.Fatalf("%q is not in the line where it belongs", namespace)
 				}
 			}
 		}
@@ -64,8 +88,8 @@ func TestSlotsAreSharedOut(t *testing.T) {
 			}
 			all[i].GiveBack()
 		}
-		if h.order.free != places || h.order.due.Len() != 0 {
-			t.Fatalf("%d are free of %d, and %d namespaces wait", h.order.free, places, h.order.due.Len())
+		if h.order.free != places || h.order.countWaiting() != 0 {
+			t.Fatalf("%d are free of %d, and %d namespaces wait", h.order.free, places, h.order.countWaiting())
 		}
 	})
 }
@@ -96,8 +120,8 @@ func TestSlotsAreSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.order.free != places || s.order.due.Len() != 0 {
-		t.Errorf("%d are free, and %d namespaces wait", s.order.free, s.order.due.Len())
+	if s.order.free != places || s.order.countWaiting() != 0 {
+		t.Errorf("%d are free, and %d namespaces wait", s.order.free, s.order.countWaiting())
 	}
 }
 
@@ -146,3 +170,5 @@ func TestQueueIsSafeForConcurrentUse(t *testing.T) {
 		}
 	}
 }
+
+func (o *order[T]) countWaiting() int { return o.short.Len() + o.long.Len() }

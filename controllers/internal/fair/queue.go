@@ -34,7 +34,7 @@ var _ priorityqueue.PriorityQueue[reconcile.Request] = (*Queue)(nil)
 
 // NewQueue makes a queue for so many workers.
 func NewQueue(name string, workers int, limiter workqueue.TypedRateLimiter[reconcile.Request], c clock.WithTicker, o Observer) *Queue {
-	q := &ready{clock: c, observer: o, order: newOrder[reconcile.Request](workers), waiting: map[reconcile.Request]*waiter[reconcile.Request]{}, busy: map[reconcile.Request]*work{}}
+	q := &ready{clock: c, observer: o, order: newOrder[reconcile.Request](workers, workers/8), waiting: map[reconcile.Request]*waiter[reconcile.Request]{}, busy: map[reconcile.Request]*work{}}
 	q.changed = sync.NewCond(&q.mu)
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Clock: c, Queue: q})
 	config := workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: c, DelayingQueue: delaying}

@@ -21,7 +21,12 @@ type Slots struct {
 }
 
 // NewSlots makes so many slots.
-func NewSlots(n int, c clock.PassiveClock) *Slots { return &Slots{clock: c, order: newOrder[*Slot](n)} }
+func NewSlots(n int, c clock.PassiveClock) *Slots { return NewSlotsForShort(n, 0, c) }
+
+// NewSlotsForShort makes so many slots, and some more for namespaces whose work was short: at most a second, usually.
+func NewSlotsForShort(n, more int, c clock.PassiveClock) *Slots {
+	return &Slots{clock: c, order: newOrder[*Slot](n+more, more)}
+}
 
 // Slot is a slot that a caller waits for, or holds.
 type Slot struct {
