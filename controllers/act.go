@@ -239,7 +239,11 @@ func releaseOf(p *pass) releaseReader { return releaseReader{p} }
 func (r releaseReader) takeReading(ctx context.Context) (leave func(), err error) {
 	began := r.pass.r.clock.Now()
 	defer func() { r.pass.waited += r.pass.r.clock.Since(began) }()
-	return r.pass.r.readings.TurnOf(r.pass.store.Key)(ctx)
+	slot, err := r.pass.r.workers.TakeSlot(ctx, r.pass.r.readings, r.pass.store.Key)
+	if err != nil {
+		return nil, err
+	}
+	return slot.GiveBack, nil
 }
 
 // wantsRelease says that the spec wants a release uninstalled.

@@ -75,8 +75,7 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.evaluator.declareInterests()
-	in := p.evaluator.observeInput(ctx, programs)
-	decision := p.evaluator.decideAndRemember(ctx, in)
+	in, decision := p.evaluator.observeAndDecide(ctx, programs)
 	if since, refused := p.share.FindWait(); refused { // the pass waits for its turn; a short wait is not worth a write
 		if since >= turnShown {
 			p.newReport().SetTurn(decision)
@@ -165,6 +164,13 @@ func (p *evaluator) declareInterests() {
 func (p *evaluator) dropInterests() {
 	p.r.watches.DropInterests(p.store.Key)
 	p.mem.listening, p.mem.queried = time.Time{}, queried{}
+}
+
+// observeAndDecide takes a slot, looks and decides: it may be long until there is a slot, and what was seen before would be old.
+func (p *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
+	defer p.acquireSlot(ctx)()
+	in := p.observeInput(ctx, programs)
+	return in, p.decideAndRemember(ctx, in)
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
@@ -261,7 +267,7 @@ func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end
 // takeSlot waits for a slot.
 func (p *evaluator) takeSlot(ctx context.Context) (*fair.Slot, error) {
 	asked := p.r.clock.Now()
-	slot, err := p.r.slots.TakeSlot(ctx, p.store.Key)
+	slot, err := p.r.workers.TakeSlot(ctx, p.r.slots, p.store.Key)
 	p.mem.slotWait = p.r.clock.Since(asked)
 	p.waited += p.mem.slotWait
 	return slot, err
@@ -273,6 +279,11 @@ func (p *evaluator) reserveSlot(ctx context.Context) (release func()) {
 	if p.mem.slotWait < life.ConfirmationServes/2 {
 		return func() {}
 	}
+	return p.acquireSlot(ctx)
+}
+
+// acquireSlot takes a slot for the evaluations up to the release.
+func (p *evaluator) acquireSlot(ctx context.Context) (release func()) {
 	following, stop := followCleaner(ctx, p.pass)
 	defer stop()
 	slot, err := p.takeSlot(following)

@@ -18,7 +18,7 @@ import (
 const (
 	// forgetAfter is how long what a namespace has used counts after its last work, and forgetUsualAfter how long its work usually took.
 	forgetAfter, forgetUsualAfter = time.Minute, time.Hour
-	// shortWork is how long work of a namespace may take that a kept place is for.
+	// shortWork is the longest usual work of a namespace for which places are kept.
 	shortWork = time.Second
 )
 
@@ -35,7 +35,7 @@ type order[T comparable] struct {
 	// free is how many places are free, and freeForLong how many more places namespaces with long work may have: all that are not kept, less
 	// those that they have. It is below 0 where work became long.
 	free, freeForLong int
-	shares     map[string]*share[T]
+	shares            map[string]*share[T]
 	// short and long are the namespaces that wait, those with short work apart.
 	short, long heapOf[*share[T]]
 	// floor is what the last namespace that was served had used. A namespace that comes back begins there: time at rest is no credit.
@@ -79,7 +79,7 @@ type waiter[T comparable] struct {
 	place int
 }
 
-// newOrder makes an order with so many places, some of which are kept for namespaces with short work.
+// newOrder makes an order with so many places. Some of them are kept for namespaces with short work.
 func newOrder[T comparable](places, kept int) *order[T] {
 	return &order[T]{free: places, freeForLong: places - kept, shares: map[string]*share[T]{}}
 }
@@ -97,12 +97,10 @@ func (o *order[T]) lineOf(s *share[T]) *heapOf[*share[T]] {
 
 // addWaiter has an item of a Cleaner wait.
 func (o *order[T]) addWaiter(key types.NamespacedName, item T, urgent bool, now time.Time) *waiter[T] {
-	s := o.shares[key.Namespace]
-	if s == nil {
+	if o.shares[key.Namespace] == nil {
 		o.forgetResting(now)
-		s = &share[T]{place: -1, names: map[string]time.Duration{}}
-		o.shares[key.Namespace] = s
 	}
+	s := o.getOrAddShare(key.Namespace)
 	o.added++
 	w := &waiter[T]{of: s, item: item, urgent: urgent, since: now, used: max(s.floor, s.names[key.Name]), number: o.added}
 	heap.Push(&s.waiting, w)
@@ -148,13 +146,29 @@ func (o *order[T]) takeNext() *waiter[T] {
 		next.number = o.added
 		heap.Push(o.lineOf(next), next)
 	}
-	o.free--
-	next.taken++
-	if !next.isShort() {
-		o.freeForLong--
-	}
+	o.takePlace(next)
 	o.floor, next.floor = max(o.floor, next.used), max(next.floor, w.used)
 	return w
+}
+
+// takeBack takes a place for a Cleaner that has lent its own, whether one is free or not.
+func (o *order[T]) takeBack(key types.NamespacedName) { o.takePlace(o.getOrAddShare(key.Namespace)) }
+
+func (o *order[T]) takePlace(s *share[T]) {
+	o.free--
+	s.taken++
+	if !s.isShort() {
+		o.freeForLong--
+	}
+}
+
+func (o *order[T]) getOrAddShare(namespace string) *share[T] {
+	s := o.shares[namespace]
+	if s == nil {
+		s = &share[T]{place: -1, names: map[string]time.Duration{}}
+		o.shares[namespace] = s
+	}
+	return s
 }
 
 // chooseFirst returns the first namespace in a line that holds fewer places than are free for it; nil if there is none.
