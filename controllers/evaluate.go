@@ -155,7 +155,7 @@ func (p *evaluator) declareInterests() {
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.assignment.Work.Schedule != "" && !p.triggers.IsTicking() && !p.triggers.HasTimers()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.triggers.IgnoresChanges()})
 	}
 	p.r.watches.SetInterests(p.store.Key, interests)
 }

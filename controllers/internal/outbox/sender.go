@@ -58,7 +58,7 @@ type Options struct {
 	RootCAs *x509.CertPool
 	// Metrics may be nil.
 	Metrics Metrics
-	// DeliveryChanged, unless nil, is called when what GetDelivery says has changed, to wake the Cleaner's reconcile. It must not block.
+	// DeliveryChanged is called when what GetDelivery says has changed, to wake the Cleaner's reconcile. It must not block.
 	DeliveryChanged func(types.NamespacedName)
 	// ReadSecret reads the value that shows a sink with Auth who has sent an event. It is asked before each attempt, whether the
 	// sink is still the Cleaner's too. Its error is for the author of the Cleaner.
@@ -153,9 +153,6 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 	}
 	if o.Metrics == nil {
 		o.Metrics = nopMetrics{}
-	}
-	if o.DeliveryChanged == nil {
-		o.DeliveryChanged = func(types.NamespacedName) {}
 	}
 	if o.ReadSecret == nil {
 		o.ReadSecret = func(context.Context, types.NamespacedName, types.UID, Sink) ([]byte, error) {

@@ -216,3 +216,18 @@ func TestResolverForgets(t *testing.T) {
 		t.Errorf("it asked %d times, want %d: what is in use is remembered", d.calls, want)
 	}
 }
+
+// What was used least recently is forgotten first, also where nothing was used twice.
+func TestResolverForgetsTheOldestAnswer(t *testing.T) {
+	d := &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served(), nil }}
+	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
+	group := func(i int) string { return fmt.Sprintf("g%d.example", i) }
+	for i := range maxAnswers + 10 {
+		r.Resolve(t.Context(), group(i), "v1", "Service")
+	}
+	for i := range maxAnswers + 10 {
+		if _, known := r.answers[schema.GroupVersion{Group: group(i), Version: "v1"}]; known != (i >= 10) {
+			t.Errorf("answer %d of %d is known: %t", i, maxAnswers+10, known)
+		}
+	}
+}

@@ -81,6 +81,11 @@ func (p *Triggers) HasTimers() bool {
 	return slices.ContainsFunc(p.work.Rules, func(r v1alpha1.Rule) bool { return r.For != "" })
 }
 
+// IgnoresChanges reports whether changes of targets need no evaluation: there is a schedule, it is not due, and no rule has timers.
+func (p *Triggers) IgnoresChanges() bool {
+	return p.work.Schedule != "" && !p.IsTicking() && !p.HasTimers()
+}
+
 // LastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so
 // large that no more can be recorded must not make it act again.
 func (p *Triggers) LastTick() time.Time {

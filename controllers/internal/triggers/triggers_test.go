@@ -458,3 +458,29 @@ func TestHasTimers(t *testing.T) {
 		t.Error("a rule has one")
 	}
 }
+
+func TestIgnoresChanges(t *testing.T) {
+	unscheduled, timed := yearly(), yearly()
+	unscheduled.Spec.Schedule = ""
+	timed.Spec.Rules = []v1alpha1.Rule{{Name: "a", For: "5m"}}
+	for name, tc := range map[string]struct {
+		of   *v1alpha1.Cleaner
+		due  bool
+		want bool
+	}{
+		"Unscheduled":    {of: unscheduled},
+		"UnscheduledDue": {of: unscheduled, due: true},
+		"Scheduled":      {of: yearly(), want: true},
+		"Due":            {of: yearly(), due: true},
+		"Timed":          {of: timed},
+		"TimedDue":       {of: timed, due: true},
+	} {
+		p := of(t, tc.of, epoch, Policy{})
+		if tc.due {
+			p.tick = epoch
+		}
+		if got := p.IgnoresChanges(); got != tc.want {
+			t.Errorf("%s: changes are ignored: %t", name, got)
+		}
+	}
+}
