@@ -27,7 +27,7 @@ import (
 // prepareEvaluation returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
 func (p *pass) prepareEvaluation(ctx context.Context) (programs *celenv.Programs, until time.Time, err error) {
 	p.waits = p.triggers.WaitsForSchedule()
-	if p.waits && !p.triggers.HasTimers() {
+	if p.waits && p.triggers.IgnoresChanges() {
 		p.reportScheduled()
 		return nil, p.triggers.NextTick(), p.recurrence.recordTick(ctx)
 	}

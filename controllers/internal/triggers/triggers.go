@@ -76,14 +76,10 @@ func (p *Triggers) WaitsForSchedule() (waits bool) {
 	return !p.IsTicking()
 }
 
-// HasTimers says that a rule waits until something has held for long enough: that is looked at between the times of a schedule too.
-func (p *Triggers) HasTimers() bool {
-	return slices.ContainsFunc(p.work.Rules, func(r v1alpha1.Rule) bool { return r.For != "" })
-}
-
-// IgnoresChanges reports whether changes of targets need no evaluation: there is a schedule, it is not due, and no rule has timers.
+// IgnoresChanges reports whether changes of targets need no evaluation: there is a schedule, it is not due, and no rule waits until something
+// has held for long enough, which is looked at between the times of a schedule too.
 func (p *Triggers) IgnoresChanges() bool {
-	return p.work.Schedule != "" && !p.IsTicking() && !p.HasTimers()
+	return p.work.Schedule != "" && !p.IsTicking() && !slices.ContainsFunc(p.work.Rules, func(r v1alpha1.Rule) bool { return r.For != "" })
 }
 
 // LastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so

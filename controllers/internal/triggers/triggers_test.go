@@ -447,22 +447,11 @@ func TestOverWith(t *testing.T) {
 }
 
 // Between the times of a schedule a Cleaner is looked at if one of its rules has to see that something holds.
-func TestHasTimers(t *testing.T) {
-	c := yearly()
-	c.Spec.Rules = []v1alpha1.Rule{{Name: "a"}, {Name: "b"}}
-	if of(t, c, epoch, Policy{}).HasTimers() {
-		t.Error("no rule has one")
-	}
-	c.Spec.Rules[1].For = "5m"
-	if !of(t, c, epoch, Policy{}).HasTimers() {
-		t.Error("a rule has one")
-	}
-}
-
 func TestIgnoresChanges(t *testing.T) {
-	unscheduled, timed := yearly(), yearly()
+	unscheduled, untimed, timed := yearly(), yearly(), yearly()
+	untimed.Spec.Rules = []v1alpha1.Rule{{Name: "a"}}
 	unscheduled.Spec.Schedule = ""
-	timed.Spec.Rules = []v1alpha1.Rule{{Name: "a", For: "5m"}}
+	timed.Spec.Rules = []v1alpha1.Rule{{Name: "a"}, {Name: "b", For: "5m"}}
 	for name, tc := range map[string]struct {
 		of   *v1alpha1.Cleaner
 		due  bool
@@ -472,6 +461,7 @@ func TestIgnoresChanges(t *testing.T) {
 		"UnscheduledDue": {of: unscheduled, due: true},
 		"Scheduled":      {of: yearly(), want: true},
 		"Due":            {of: yearly(), due: true},
+		"Untimed":        {of: untimed, want: true},
 		"Timed":          {of: timed},
 		"TimedDue":       {of: timed, due: true},
 	} {

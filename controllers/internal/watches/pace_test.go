@@ -14,7 +14,7 @@ import (
 // newScopeOf is one that a Cleaner of a namespace wants, and that the operator may not watch.
 func newScopeOf(p *placement, r *resource, k scopeKey, namespace string) *scope {
 	s := p.newScope(r, k)
-	s.addWant(&want{owner: Owner{Namespace: namespace, Name: "c"}})
+	s.addWant(&want{owner: Owner{Namespace: namespace, Name: "c"}, query: queries.New("Pod", queries.In(k.namespace), queries.Named(k.name))})
 	s.access = denied
 	return s
 }

@@ -46,6 +46,8 @@ type scope struct {
 
 	access access
 	detail string
+	// denials counts how often in a row it was denied while narrower scopes served all its wants.
+	denials int
 	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over.
 	full, meta *informer
 
@@ -128,6 +130,42 @@ func (p *placement) placeWant(w *want) {
 		}
 	}
 	p.detachFromScopes(w, scopes)
+	p.hastenChecks(w)
+}
+
+// maxDenialWait is, in times of retryEvery, how long it may take until the access to a scope is checked again that nothing needs.
+const maxDenialWait = 20
+
+// waitAfterDenial returns how long to wait until the access to a scope is checked again: longer each time where narrower scopes serve all
+// its wants, since the operator only watches more widely then.
+func (p *placement) waitAfterDenial(s *scope) time.Duration {
+	needed := s.name != "" // nothing is narrower
+	for w := range s.wants {
+		needed = needed || p.needsWider(w)
+	}
+	if needed {
+		s.denials = 0
+		return p.retryEvery
+	}
+	s.denials++
+	return p.retryEvery * time.Duration(min(1<<min(s.denials, 16), maxDenialWait))
+}
+
+// needsWider reports whether no scope serves a want that the operator may watch.
+func (p *placement) needsWider(w *want) bool {
+	state := p.answers.checkCoverage(&w.query).state
+	return state == plan.Forbidden || state == plan.Failed
+}
+
+// hastenChecks has the access to the scopes of a want checked soon if it needs one of them.
+func (p *placement) hastenChecks(w *want) {
+	soon := p.clock.Now().Add(p.retryEvery)
+	for _, s := range w.scopes {
+		if s.name == "" && s.access == denied && s.alarm.due.After(soon) && p.needsWider(w) {
+			s.denials = 0
+			p.setAlarm(s, soon)
+		}
+	}
 }
 
 // detachFromScopes removes a want from all scopes but these, which are now its own.
@@ -254,7 +292,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 		}
 		p.setAccess(s, uncheckable, err.Error())
 	case len(missing) > 0:
-		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
+		p.setAlarm(s, p.clock.Now().Add(p.waitAfterDenial(s)))
 		p.setAccess(s, denied, strings.Join(missing, " and "))
 	default:
 		p.setAlarm(s, time.Time{})

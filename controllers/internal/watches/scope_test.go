@@ -21,7 +21,7 @@ import (
 	"github.com/vtex/cleaner/test/queries"
 )
 
-// still is an Engine that does not run, with a want of all Pods on the scope of the cluster.
+// still is an Engine that does not run, with a want of all Pods of namespace a on the scope of the cluster.
 func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	t.Helper()
 	clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -112,6 +112,48 @@ func TestAccessIsAskedAgain(t *testing.T) {
 				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.due)
 			}
 		})
+	}
+}
+
+// What narrower scopes serve is asked for less and less often at a wider one, and soon again once they do not.
+func TestServedAccessIsAskedSeldom(t *testing.T) {
+	e, clock, w, s := still(t)
+	place := placementOf(e)
+	deny := func(s *scope) time.Duration {
+		place.recordAccess(s, []string{"list", "watch"}, nil)
+		return s.alarm.due.Sub(clock.Now())
+	}
+	deny(s)
+	narrow := w.kind.resource.scopes[scopeKey{namespace: "a"}]
+	if got := deny(narrow); got != retry {
+		t.Errorf("what nothing serves is asked for again after %s", got)
+	}
+	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+		t.Errorf("with nothing that serves it, the wide one is asked for again after %s", got)
+	}
+	if got := deny(s); got != retry {
+		t.Errorf("and then after %s", got)
+	}
+	place.recordAccess(narrow, nil, nil)
+	for _, want := range []time.Duration{2, 4, 8, 16, 20, 20} {
+		if got := deny(s); got != want*retry {
+			t.Errorf("with a narrower one that serves it, it is asked for again after %s, want %s", got, want*retry)
+		}
+	}
+	place.markDenied(narrow)
+	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+		t.Errorf("when the narrower one is lost, it is asked for after %s", got)
+	}
+	place.recordAccess(narrow, nil, nil)
+	if got := deny(s); got != 2*retry {
+		t.Errorf("the count goes on: it is asked for again after %s", got)
+	}
+	other := newWant(owner("d"), &Interest{Query: queries.New("Pod", queries.In(""))}, false)
+	other.kind = w.kind
+	w.kind.wants[other] = struct{}{}
+	place.placeWant(other)
+	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+		t.Errorf("when a Cleaner comes that needs it, it is asked for after %s", got)
 	}
 }
 
