@@ -154,3 +154,21 @@ const (
 	// ReasonPartial: the last run left something; the Cleaner waits and tries again.
 	ReasonPartial = "Partial"
 )
+
+// The reasons of Events that no condition has. Other Events have the Result of a run, or one of the reasons above.
+const (
+	// EventReasonDeleted: objects were deleted.
+	EventReasonDeleted = "Deleted"
+	// EventReasonEvicted: Pods were evicted.
+	EventReasonEvicted = "Evicted"
+	// EventReasonPatched: objects were patched.
+	EventReasonPatched = "Patched"
+	// EventReasonFinalizerRemoved: a finalizer was removed from objects.
+	EventReasonFinalizerRemoved = "FinalizerRemoved"
+	// EventReasonReported: a rule reports objects.
+	EventReasonReported = "Reported"
+	// EventReasonStillTerminating: a run ended while finalizers held an object that it deleted.
+	EventReasonStillTerminating = "StillTerminating"
+	// EventReasonNotDelivered: a Cleaner was deleted before its sink accepted the event of a run.
+	EventReasonNotDelivered = "NotDelivered"
+)

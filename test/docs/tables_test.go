@@ -234,6 +234,13 @@ func TestAlerts(t *testing.T) {
 // The table of Events in docs/troubleshooting.md has each reason that the operator emits, and no others.
 func TestEvents(t *testing.T) {
 	want := map[string]bool{}
+	ast.Inspect(parse(t, "api/v1alpha1/conditions.go"), func(n ast.Node) bool { // reasons that only Events have
+		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "EventReason") {
+			want[text(t, spec.Values[0])] = true
+		}
+		return true
+	})
+	own := len(want)
 	collect := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr: // p.event(kind, reason, ...)
@@ -242,23 +249,27 @@ func TestEvents(t *testing.T) {
 			}
 			switch reason := n.Args[1].(type) {
 			case *ast.BasicLit:
-				want[text(t, reason)] = true
-			case *ast.SelectorExpr:
-				want[strings.TrimPrefix(reason.Sel.Name, "Reason")] = true
+				t.Errorf("the reason %s of an Event is no constant", reason.Value)
+			case *ast.SelectorExpr: // one that conditions have, too
+				if shared, ok := strings.CutPrefix(reason.Sel.Name, "Reason"); ok {
+					want[shared] = true
+				}
 			}
-		case *ast.CompositeLit: // words{reason, ...}
-			if kind, ok := n.Type.(*ast.Ident); ok && kind.Name == "words" {
-				want[text(t, n.Elts[0])] = true
-			}
-		case *ast.SelectorExpr: // what a variable is set to
-			if n.Sel.Name == "ReasonDryRun" {
+		case *ast.SelectorExpr:
+			switch {
+			case n.Sel.Name == "ReasonDryRun": // what a variable is set to
 				want["DryRun"] = true
+			case strings.HasPrefix(n.Sel.Name, "EventReason"):
+				own--
 			}
 		}
 		return true
 	}
 	for _, file := range []string{"controllers/internal/actionlog/actionlog.go", "controllers/authorship.go"} {
 		ast.Inspect(parse(t, file), collect)
+	}
+	if own != 0 {
+		t.Errorf("%d reasons of Events more than are used", own)
 	}
 	ast.Inspect(parse(t, "api/v1alpha1/status_types.go"), func(n ast.Node) bool { // the result of a run is one, too
 		if spec, ok := n.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Result") {

@@ -85,15 +85,15 @@ func DescribeDryRun(v plan.Verb) string {
 func wordsOf(v plan.Verb) words {
 	switch v {
 	case plan.VerbDelete:
-		return words{"Deleted", "Delete", "delete", "deleted", "deleted"}
+		return words{v1alpha1.EventReasonDeleted, "Delete", "delete", "deleted", "deleted"}
 	case plan.VerbEvict:
-		return words{"Evicted", "Evict", "evict", "evicted", "evicted"}
+		return words{v1alpha1.EventReasonEvicted, "Evict", "evict", "evicted", "evicted"}
 	case plan.VerbPatch:
-		return words{"Patched", "Patch", "patch", "patched", "patched"}
+		return words{v1alpha1.EventReasonPatched, "Patch", "patch", "patched", "patched"}
 	case plan.VerbRemoveFinalizer:
-		return words{"FinalizerRemoved", "RemoveFinalizer", "remove a finalizer from", "removed a finalizer from", "finalizer removed"}
+		return words{v1alpha1.EventReasonFinalizerRemoved, "RemoveFinalizer", "remove a finalizer from", "removed a finalizer from", "finalizer removed"}
 	default:
-		return words{"Reported", "Report", "report", "reported", "reported"}
+		return words{v1alpha1.EventReasonReported, "Report", "report", "reported", "reported"}
 	}
 }
 
@@ -325,7 +325,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 func (p *Journal) TellTerminating(run *v1alpha1.Run, rows []life.Entry) {
 	for i, o := range run.Outcomes {
 		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
-			p.SendEvent(corev1.EventTypeWarning, "StillTerminating", "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+			p.SendEvent(corev1.EventTypeWarning, v1alpha1.EventReasonStillTerminating, "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
 		}
 	}
 }
@@ -359,7 +359,7 @@ func (p *Journal) GiveUp(ctx context.Context) {
 			continue
 		}
 		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
-		p.SendEvent(corev1.EventTypeWarning, "NotDelivered", "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
+		p.SendEvent(corev1.EventTypeWarning, v1alpha1.EventReasonNotDelivered, "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
 	}
 }
 
