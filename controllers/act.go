@@ -230,7 +230,7 @@ func andRelease(rel *plan.Release) string {
 // readingLimit is how long it may take to read a release, without the wait for a slot: later it justifies nothing.
 const readingLimit = life.ConfirmationServes
 
-// releaseReader reads the release of a Cleaner, in turns with others.
+// releaseReader reads the release of a Cleaner, in slots that Cleaners share.
 type releaseReader struct{ pass *pass }
 
 func releaseOf(p *pass) releaseReader { return releaseReader{p} }
@@ -257,8 +257,8 @@ func (r releaseReader) loadRelease(ctx context.Context) error {
 	if !r.wantsRelease() {
 		return nil
 	}
-	return r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		r.pass.clients.Helm.LoadRelease(ctx, turn, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm.Release)
+	return r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
+		r.pass.clients.Helm.LoadRelease(ctx, slot, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm.Release)
 	})
 }
 
@@ -267,16 +267,16 @@ func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err e
 	if !r.wantsRelease() {
 		return nil, nil
 	}
-	err = r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		rel = r.pass.clients.Helm.ReadWanted(ctx, turn, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm)
+	err = r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
+		rel = r.pass.clients.Helm.ReadWanted(ctx, slot, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm)
 	})
 	return rel, err
 }
 
 // readCommitted reads the release of the open run. Why it cannot be read is unread.
 func (r releaseReader) readCommitted(ctx context.Context, name string) (rel helm.Release, unread, err error) {
-	err = r.readUnlessChanged(ctx, func(ctx context.Context, turn helm.Turn) {
-		rel, unread = r.pass.clients.Helm.ReadRelease(ctx, turn, r.pass.store.Cleaner.GetNamespace(), name)
+	err = r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
+		rel, unread = r.pass.clients.Helm.ReadRelease(ctx, slot, r.pass.store.Cleaner.GetNamespace(), name)
 	})
 	return rel, unread, err
 }
@@ -298,12 +298,12 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 }
 
 // readUnlessChanged reads something within its time, and stops when the Cleaner is changed or deleted: then nothing that was read counts.
-func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.Context, helm.Turn)) error {
+func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.Context, helm.ReadSlot)) error {
 	following, end := followCleaner(ctx, r.pass)
 	defer end()
-	limited, turn, stop := helm.LimitTime(following, r.pass.r.clock, readingLimit, r.takeReading)
+	limited, slot, stop := helm.LimitTime(following, r.pass.r.clock, readingLimit, r.takeReading)
 	defer stop()
-	read(limited, turn)
+	read(limited, slot)
 	if following.Err() != nil && ctx.Err() == nil {
 		return cleanerstore.ErrOutdated
 	}

@@ -243,7 +243,7 @@ func (p *openRun) startUninstall(ctx context.Context, start bool) error {
 	who, _ := author.Read(p.store.Ring, p.store.Read) // the zero value if no author is known
 	m.Busy = true
 	job := &uninstalls.Job{
-		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.store.Key, UID: p.store.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, Turn: p.r.readings.TurnOf(p.store.Key), Start: start,
+		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.store.Key, UID: p.store.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, ReadSlot: p.r.readings.TurnOf(p.store.Key), Start: start,
 		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: p.store.Ring, Ended: p.mem.ended, Log: logf.FromContext(ctx),
 	}
 	p.mem.stopUninstall = p.r.pool.RunJob(ctx, p.store.Key, job.Do)

@@ -73,8 +73,8 @@ type Job struct {
 	// Decides is the fingerprint that the run was committed with.
 	Decides string
 	Want    helm.UninstallRequest
-	// Turn is waited for before a record is read.
-	Turn helm.Turn
+	// ReadSlot is waited for before a record is read.
+	ReadSlot helm.ReadSlot
 	// Start lets the uninstall begin; else one that was begun is finished.
 	Start       bool
 	ConfirmedAt time.Time
@@ -112,7 +112,7 @@ func (j *Job) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
 	if missing := j.Clients.DescribeMissing(ctx, j.Own.Live); missing != "" {
 		return helm.Outcome{}, errors.New(missing)
 	}
-	return j.Clients.Helm.Uninstall(ctx, j.Turn, j.Want, &guard{Job: j, ctx: ctx})
+	return j.Clients.Helm.Uninstall(ctx, j.ReadSlot, j.Want, &guard{Job: j, ctx: ctx})
 }
 
 // Do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.

@@ -36,10 +36,10 @@ const (
 var errTooManyRequests = errors.New("too many requests")
 
 // accountReader finds out which objects grant rights to the account. It asks once for what several objects need, and sends a bounded
-// number of requests, each in a turn.
+// number of requests, each in a slot.
 type accountReader struct {
 	u    *Uninstaller
-	turn Turn
+	slot ReadSlot
 	// granted is what the bindings of a namespace grant, or those of the cluster, which have none; bound is which bindings name the
 	// account that were read one by one.
 	granted map[string]grants
@@ -69,11 +69,11 @@ type binding struct {
 // findOwnRights names those of the objects without which the account that deletes them may lose the right to continue: the
 // account itself, and what grants it something. An uninstall as that account would stop half-way. The error is errTooManyRequests if
 // that takes too many requests.
-func (u *Uninstaller) findOwnRights(ctx context.Context, turn Turn, objects []object) ([]string, error) {
+func (u *Uninstaller) findOwnRights(ctx context.Context, slot ReadSlot, objects []object) ([]string, error) {
 	if u.account.Name == "" {
 		return nil, nil
 	}
-	reader := &accountReader{u: u, turn: turn, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
+	reader := &accountReader{u: u, slot: slot, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
 	var found []string
 	for _, o := range objects {
 		own, err := reader.isOwnRight(ctx, o)
@@ -173,13 +173,13 @@ func (a *accountReader) addPage(ctx context.Context, g grants, namespace string,
 	return next, err
 }
 
-// sendRequest sends a request in a turn, if there may be one more.
+// sendRequest sends a request in a slot, if there may be one more.
 func (a *accountReader) sendRequest(ctx context.Context, send func() error) error {
 	if a.left--; a.left < 0 {
 		return errTooManyRequests
 	}
 	var failed error
-	if err := a.turn.run(ctx, func() { failed = send() }); err != nil {
+	if err := a.slot.run(ctx, func() { failed = send() }); err != nil {
 		return err
 	}
 	return failed

@@ -386,27 +386,27 @@ func TestWhatGrantsRightsIsUnknown(t *testing.T) {
 	}
 }
 
-// Bindings, each of which may be as large as an object can be, are listed a few at a time, and read in turns with others.
-func TestBindingsAreReadInTurns(t *testing.T) {
+// Bindings, each of which may be as large as an object can be, are listed a few at a time, and read in slots with others.
+func TestBindingsAreReadInSlots(t *testing.T) {
 	s := &bindingServer{pageSize: bindingsAtOnce}
 	for i := range 3 * bindingsAtOnce {
 		s.bindings = append(s.bindings, bindTo("team", fmt.Sprint("b", i), "Role", "r", "other"))
 	}
-	turns, taken := 0, false
+	slots, taken := 0, false
 	s.asked = func(int64) {
 		if !taken {
-			t.Error("a request is sent without a turn")
+			t.Error("a request is sent without a slot")
 		}
 	}
-	turn := func(context.Context) (func(), error) {
-		turns, taken = turns+1, true
+	slot := func(context.Context) (func(), error) {
+		slots, taken = slots+1, true
 		return func() { taken = false }, nil
 	}
 	objects := manyObjects(1, func(int) object { return accessObject("RoleBinding", "rolebindings", "team", "b0") })
-	_, err := s.newUninstaller(t).findBlocker(t.Context(), turn, objects, "team", "shop")
+	_, err := s.newUninstaller(t).findBlocker(t.Context(), slot, objects, "team", "shop")
 	check(t, err)
-	if turns != 3 || s.requests.Load() != 3 {
-		t.Errorf("%d requests are sent in %d turns, want 3", s.requests.Load(), turns)
+	if slots != 3 || s.requests.Load() != 3 {
+		t.Errorf("%d requests are sent in %d slots, want 3", s.requests.Load(), slots)
 	}
 	if bindingsAtOnce > 8 {
 		t.Errorf("%d bindings are listed at a time", bindingsAtOnce)

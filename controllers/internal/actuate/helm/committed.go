@@ -37,7 +37,7 @@ func (r *releaseRecords) readCommitted() (history, error) {
 	if r.attempt.halted != nil {
 		return nil, r.attempt.halted
 	}
-	h, err := r.attempt.u.readHistory(r.attempt.ctx, r.attempt.turn, r.attempt.want.Namespace, r.attempt.want.Name, r.lastRead)
+	h, err := r.attempt.u.readHistory(r.attempt.ctx, r.attempt.slot, r.attempt.want.Namespace, r.attempt.want.Name, r.lastRead)
 	if err != nil {
 		return nil, r.attempt.haltWith(err)
 	}
@@ -88,7 +88,7 @@ func (r *releaseRecords) markUninstalling(was record) error {
 	if err != nil {
 		return err
 	}
-	if stopped := r.attempt.turn.run(r.attempt.ctx, func() {
+	if stopped := r.attempt.slot.run(r.attempt.ctx, func() {
 		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], r.attempt.u.clock.Now())
 	}); stopped != nil || err != nil {
 		return errors.Join(stopped, err)

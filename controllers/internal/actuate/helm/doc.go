@@ -16,7 +16,7 @@
 // by the next attempt; one that takes longer than an attempt may is found again, not made again. Once the last hook of an event has ended well the
 // record says so, before its objects are cleaned up, and those hooks are not run a second time: a later attempt only finishes the cleanup.
 //
-// A record is decoded here alone, from a stream and within bounds, in a turn for which the caller waits, and once: what it says is kept
+// A record is decoded here alone, from a stream and within bounds, in a slot for which the caller waits, and once: what it says is kept
 // until its Secret changes. Helm is given a storage of this package's, which shows it what was read, and never a Secret.
 //
 // It never touches a finalizer, never deletes what is protected, nor the rights that it acts with. Its caller decides when. It is the

@@ -176,26 +176,26 @@ func TestARecordIsReadUntilItChanges(t *testing.T) {
 	expect("still damaged", 0, `it is of a release in namespace "bank"`)
 }
 
-// TestReadingWaitsForATurn reads no record without a turn, except one that is loaded.
-func TestReadingWaitsForATurn(t *testing.T) {
+// TestReadingWaitsForASlot reads no record without a slot, except one that is loaded.
+func TestReadingWaitsForASlot(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"))
 	u := f.uninstaller()
-	none := Turn(func(context.Context) (func(), error) { return nil, errRefused })
+	none := ReadSlot(func(context.Context) (func(), error) { return nil, errRefused })
 	if _, err := u.ReadRelease(t.Context(), none, "team", "shop"); !errors.Is(err, errRefused) {
 		t.Errorf("got %v", err)
 	}
 	taken, left := 0, 0
 	u.LoadRelease(t.Context(), func(context.Context) (func(), error) { taken++; return func() { left++ }, nil }, "team", "shop")
 	if taken != 1 || left != 1 {
-		t.Errorf("%d turns are taken, and %d left", taken, left)
+		t.Errorf("%d slots are taken, and %d left", taken, left)
 	}
 	if rel, err := u.ReadRelease(t.Context(), none, "team", "shop"); err != nil || rel.State != plan.ReleaseDeployed {
 		t.Errorf("got %v, %v", rel.State, err)
 	}
 	want := f.committed()
 	if _, err := u.Uninstall(t.Context(), none, want, allow{}); !errors.Is(err, errRefused) || len(f.server.didWrite()) > 0 {
-		t.Errorf("it is marked without a turn: %v", err)
+		t.Errorf("it is marked without a slot: %v", err)
 	}
 }
 

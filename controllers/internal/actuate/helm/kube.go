@@ -68,7 +68,7 @@ func (c *kubeClient) buildHook(text string) (kube.ResourceList, error) {
 		return nil, nil
 	}
 	var parsed hookObjects
-	if stopped := c.attempt.turn.run(c.attempt.ctx, func() { parsed.documents, parsed.wrong = parseHook(text) }); stopped != nil {
+	if stopped := c.attempt.slot.run(c.attempt.ctx, func() { parsed.documents, parsed.wrong = parseHook(text) }); stopped != nil {
 		return nil, c.attempt.haltWith(stopped)
 	}
 	objects, err := c.attempt.u.resolveHook(c.attempt.ctx, c.attempt.u.newKindResolver(), text, parsed, c.attempt.want.Namespace)

@@ -249,7 +249,7 @@ func (u *Uninstaller) resolveDocuments(ctx context.Context, kinds *kindResolver,
 }
 
 // findBlocker says why the objects of a release must not be deleted, and names them; nil if they may.
-func (u *Uninstaller) findBlocker(ctx context.Context, turn Turn, r resolvedManifest, namespace, name string) (*BlockedError, error) {
+func (u *Uninstaller) findBlocker(ctx context.Context, slot ReadSlot, r resolvedManifest, namespace, name string) (*BlockedError, error) {
 	var outside, protected []string
 	for _, o := range r.objects {
 		switch {
@@ -278,7 +278,7 @@ func (u *Uninstaller) findBlocker(ctx context.Context, turn Turn, r resolvedMani
 	if blocked := checkRightsCount(name, rightsToDelete(r, namespace)); blocked != nil {
 		return blocked, nil
 	}
-	rights, err := u.findOwnRights(ctx, turn, r.objects)
+	rights, err := u.findOwnRights(ctx, slot, r.objects)
 	switch {
 	case errors.Is(err, errTooManyRequests):
 		return &BlockedError{

@@ -39,7 +39,7 @@ import (
 const secretType corev1.SecretType = "helm.sh/release.v1"
 
 // A user who may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped zeros. So a record is
-// read as a stream, in a turn, and only this much of it is kept.
+// read as a stream, in a slot, and only this much of it is kept.
 const (
 	// maxRecord bounds an unpacked record; most of it is never kept.
 	maxRecord = 32 << 20
@@ -184,7 +184,7 @@ func (h history) compareWith(want UninstallRequest) OutcomeState {
 // readHistory reads a release, live: which records it has, and what the newest of them says, unless that is known already, to the
 // caller or to the shelf. What is no record of it, or none that can be read, is a *BlockedError: Helm would pass over it, and its
 // revision might be the newest.
-func (u *Uninstaller) readHistory(ctx context.Context, turn Turn, namespace, name string, known *record) (history, error) {
+func (u *Uninstaller) readHistory(ctx context.Context, slot ReadSlot, namespace, name string, known *record) (history, error) {
 	if err := chartutil.ValidateReleaseName(name); err != nil {
 		return nil, fmt.Errorf("%q cannot be the name of a release: %w", name, err)
 	}
@@ -198,7 +198,7 @@ func (u *Uninstaller) readHistory(ctx context.Context, turn Turn, namespace, nam
 			*newest = *known
 			return h, nil
 		}
-		read, err := u.readRecord(ctx, turn, *newest, name)
+		read, err := u.readRecord(ctx, slot, *newest, name)
 		switch {
 		case isObjectMissing(err):
 			continue
@@ -265,8 +265,8 @@ func parseVersion(secret, release string) (int, bool) {
 	return version, ok && err == nil && version > 0 && text == strconv.Itoa(version)
 }
 
-// readRecord reads what a record says, in a turn, unless it was read before.
-func (u *Uninstaller) readRecord(ctx context.Context, turn Turn, r record, name string) (record, error) {
+// readRecord reads what a record says, in a slot, unless it was read before.
+func (u *Uninstaller) readRecord(ctx context.Context, slot ReadSlot, r record, name string) (record, error) {
 	if known, err, found := u.shelf.findRecord(&r.secret); found {
 		return known, err
 	}
@@ -274,7 +274,7 @@ func (u *Uninstaller) readRecord(ctx context.Context, turn Turn, r record, name 
 	if err != nil {
 		return record{}, err
 	}
-	if stopped := turn.run(ctx, func() { r, err = decodeRecord(ctx, secret, secret.Namespace, name) }); stopped != nil {
+	if stopped := slot.run(ctx, func() { r, err = decodeRecord(ctx, secret, secret.Namespace, name) }); stopped != nil {
 		return record{}, stopped
 	}
 	if ctx.Err() == nil {

@@ -28,7 +28,7 @@ type attempt struct {
 	u *Uninstaller
 	// ctx is here because Helm's interfaces have no place for it.
 	ctx   context.Context
-	turn  Turn
+	slot  ReadSlot
 	want  UninstallRequest
 	guard Guard
 	// deadline is when there is no more waiting.
@@ -51,8 +51,8 @@ type session struct {
 // Uninstall carries the uninstall of exactly that release to its end, or says why not. It blocks for as long as
 // requests take, and up to want.Timeout for hooks to end and objects to go; it returns soon after ctx ends. The Outcome
 // is what was done also when there is an error.
-func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want UninstallRequest, guard Guard) (Outcome, error) {
-	s := u.newSession(ctx, turn, want, guard)
+func (u *Uninstaller) Uninstall(ctx context.Context, slot ReadSlot, want UninstallRequest, guard Guard) (Outcome, error) {
+	s := u.newSession(ctx, slot, want, guard)
 	if err := s.runUninstall(); err != nil {
 		return s.attempt.outcome, fmt.Errorf("cannot uninstall release %q: %w", want.Name, err)
 	}
@@ -60,8 +60,8 @@ func (u *Uninstaller) Uninstall(ctx context.Context, turn Turn, want UninstallRe
 }
 
 // newSession returns a session that has done nothing yet.
-func (u *Uninstaller) newSession(ctx context.Context, turn Turn, want UninstallRequest, guard Guard) *session {
-	t := &attempt{u: u, ctx: ctx, turn: turn, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
+func (u *Uninstaller) newSession(ctx context.Context, slot ReadSlot, want UninstallRequest, guard Guard) *session {
+	t := &attempt{u: u, ctx: ctx, slot: slot, want: want, guard: guard, deadline: u.clock.Now().Add(want.Timeout)}
 	records := &releaseRecords{attempt: t}
 	objects := &objectDeleter{attempt: t, records: records}
 	return &session{attempt: t, records: records, objects: objects, hooks: &hookRunner{attempt: t, records: records, objects: objects}}
@@ -131,7 +131,7 @@ func (s *session) checkRelease() error {
 	if err != nil {
 		return err
 	}
-	blocked, err := s.attempt.u.findBlocker(s.attempt.ctx, s.attempt.turn, reach, s.attempt.want.Namespace, s.attempt.want.Name)
+	blocked, err := s.attempt.u.findBlocker(s.attempt.ctx, s.attempt.slot, reach, s.attempt.want.Namespace, s.attempt.want.Name)
 	switch {
 	case err != nil:
 		return err

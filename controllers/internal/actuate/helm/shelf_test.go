@@ -60,16 +60,16 @@ func (s *secretServer) change(data []byte) {
 	s.data = data
 }
 
-// TestARecordIsReadOnce shows that a record is read in a turn, and not again until its Secret has changed: neither one that is sound, nor
+// TestARecordIsReadOnce shows that a record is read in a slot, and not again until its Secret has changed: neither one that is sound, nor
 // one that is too large or broken. It is live all the same: which Secrets there are is asked each time.
 func TestARecordIsReadOnce(t *testing.T) {
 	server := &secretServer{t: t}
 	address := httptest.NewServer(server)
 	t.Cleanup(address.Close)
 	shelf := NewShelf()
-	turns := 0
-	turn := Turn(func(context.Context) (func(), error) {
-		turns++
+	slots := 0
+	slot := ReadSlot(func(context.Context) (func(), error) {
+		slots++
 		return func() {}, nil
 	})
 	for n, tc := range []struct{ data, blocked string }{
@@ -82,28 +82,28 @@ func TestARecordIsReadOnce(t *testing.T) {
 		for range 3 { // each as another identity
 			u := must(New(Options{Config: &rest.Config{Host: address.URL}, Clock: clock.RealClock{}, Shelf: shelf}))(t)
 			for range 2 {
-				got := u.ReadWanted(t.Context(), turn, "team", &v1alpha1.Helm{Release: "shop", Delete: true})
+				got := u.ReadWanted(t.Context(), slot, "team", &v1alpha1.Helm{Release: "shop", Delete: true})
 				if got == nil || got.Blocked != tc.blocked {
 					t.Errorf("record %d: got %+v, want it to be %q", n, got, tc.blocked)
 				}
 			}
 		}
-		if server.reads != n+1 || turns != n+1 {
-			t.Errorf("%d records were read %d times, in %d turns", n+1, server.reads, turns)
+		if server.reads != n+1 || slots != n+1 {
+			t.Errorf("%d records were read %d times, in %d slots", n+1, server.reads, slots)
 		}
 	}
 	// One whose time is over is not known.
 	server.change(zipped(t, []byte(around(""))))
 	u := must(New(Options{Config: &rest.Config{Host: address.URL}, Clock: clock.RealClock{}, Shelf: shelf}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	ends := Turn(func(context.Context) (func(), error) {
+	ends := ReadSlot(func(context.Context) (func(), error) {
 		cancel()
 		return func() {}, nil
 	})
 	if _, err := u.ReadRelease(ctx, ends, "team", "shop"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := u.ReadRelease(t.Context(), turn, "team", "shop"); err != nil {
+	if _, err := u.ReadRelease(t.Context(), slot, "team", "shop"); err != nil {
 		t.Errorf("after one whose time was over: %v", err)
 	}
 }

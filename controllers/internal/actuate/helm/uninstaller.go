@@ -125,17 +125,17 @@ type BlockedError struct {
 // Error is the detail.
 func (e *BlockedError) Error() string { return e.Detail }
 
-// LoadRelease has the shelf keep what a release's record says, so that ReadRelease does not wait for a turn. What goes wrong is for
+// LoadRelease has the shelf keep what a release's record says, so that ReadRelease does not wait for a slot. What goes wrong is for
 // ReadRelease to say.
-func (u *Uninstaller) LoadRelease(ctx context.Context, turn Turn, namespace, name string) {
-	_, _ = u.readHistory(ctx, turn, namespace, name, nil)
+func (u *Uninstaller) LoadRelease(ctx context.Context, slot ReadSlot, namespace, name string) {
+	_, _ = u.readHistory(ctx, slot, namespace, name, nil)
 }
 
 // ReadRelease reads a release as it is now. A record that cannot be read is a *BlockedError with the reason ReleaseUnreadable;
 // anything else that blocks an uninstall is in the Release. So are hooks, and why they cannot run:
 // whether that blocks it depends on what the caller is to do with them. When ctx ends, the error is its cause.
-func (u *Uninstaller) ReadRelease(ctx context.Context, turn Turn, namespace, name string) (Release, error) {
-	r, err := u.readRelease(ctx, turn, namespace, name)
+func (u *Uninstaller) ReadRelease(ctx context.Context, slot ReadSlot, namespace, name string) (Release, error) {
+	r, err := u.readRelease(ctx, slot, namespace, name)
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -145,8 +145,8 @@ func (u *Uninstaller) ReadRelease(ctx context.Context, turn Turn, namespace, nam
 	return r, nil
 }
 
-func (u *Uninstaller) readRelease(ctx context.Context, turn Turn, namespace, name string) (Release, error) {
-	records, err := u.readHistory(ctx, turn, namespace, name, nil)
+func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace, name string) (Release, error) {
+	records, err := u.readHistory(ctx, slot, namespace, name, nil)
 	if err != nil {
 		return Release{}, err
 	}
@@ -187,7 +187,7 @@ func (u *Uninstaller) readRelease(ctx context.Context, turn Turn, namespace, nam
 	r.HooksBlocked = why
 	rights, hookRights := rightsToDelete(reach, namespace), rightsForHooks(hooks)
 	r.Rights, r.HookRights = rights.listRights(), hookRights.listRights()
-	blocked, err := u.findBlocker(ctx, turn, reach, namespace, name)
+	blocked, err := u.findBlocker(ctx, slot, reach, namespace, name)
 	if err != nil {
 		return Release{}, err
 	}
@@ -201,11 +201,11 @@ func (u *Uninstaller) readRelease(ctx context.Context, turn Turn, namespace, nam
 }
 
 // ReadWanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
-func (u *Uninstaller) ReadWanted(ctx context.Context, turn Turn, namespace string, spec *v1alpha1.Helm) *plan.Release {
+func (u *Uninstaller) ReadWanted(ctx context.Context, slot ReadSlot, namespace string, spec *v1alpha1.Helm) *plan.Release {
 	if spec == nil || !spec.Delete {
 		return nil
 	}
-	rel, err := u.ReadRelease(ctx, turn, namespace, spec.Release)
+	rel, err := u.ReadRelease(ctx, slot, namespace, spec.Release)
 	if err == nil {
 		return &rel.Release
 	}

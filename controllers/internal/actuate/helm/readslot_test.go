@@ -12,10 +12,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestATurnEndsWithItsContext waits for a turn, and has one that comes too late: nothing is done in it.
-func TestATurnEndsWithItsContext(t *testing.T) {
+// TestAReadSlotEndsWithItsContext waits for a slot, and has one that comes too late: nothing is done in it.
+func TestAReadSlotEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	waits := Turn(func(ctx context.Context) (func(), error) {
+	waits := ReadSlot(func(ctx context.Context) (func(), error) {
 		cancel()
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -24,24 +24,24 @@ func TestATurnEndsWithItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	left := false
-	comes := Turn(func(context.Context) (func(), error) { return func() { left = true }, nil })
+	comes := ReadSlot(func(context.Context) (func(), error) { return func() { left = true }, nil })
 	if err := comes.run(ctx, func() { t.Error("it is read when its time is over") }); !errors.Is(err, context.Canceled) || !left {
-		t.Errorf("got %v, and the turn was left: %t", err, left)
+		t.Errorf("got %v, and the slot was left: %t", err, left)
 	}
 }
 
-// TestTimeIsLimited shows when a reading ends, and that the wait for its turn does not count.
+// TestTimeIsLimited shows when a reading ends, and that the wait for its slot does not count.
 func TestTimeIsLimited(t *testing.T) {
 	const limit = 10 * time.Second
-	begin := func(t *testing.T, waits time.Duration) (c *clocktesting.FakeClock, ctx context.Context, turn Turn) {
+	begin := func(t *testing.T, waits time.Duration) (c *clocktesting.FakeClock, ctx context.Context, slot ReadSlot) {
 		t.Helper()
 		c = clocktesting.NewFakeClock(epoch)
-		ctx, turn, stop := LimitTime(t.Context(), c, limit, func(context.Context) (func(), error) {
+		ctx, slot, stop := LimitTime(t.Context(), c, limit, func(context.Context) (func(), error) {
 			c.Step(waits)
 			return func() {}, nil
 		})
 		t.Cleanup(stop)
-		return c, ctx, turn
+		return c, ctx, slot
 	}
 	goesOn := func(t *testing.T, ctx context.Context) {
 		t.Helper()
@@ -60,18 +60,18 @@ func TestTimeIsLimited(t *testing.T) {
 			t.Errorf("it ends because of %v", cause)
 		}
 	}
-	t.Run("WithoutATurn", func(t *testing.T) {
+	t.Run("WithoutASlot", func(t *testing.T) {
 		c, ctx, _ := begin(t, 0)
 		c.Step(limit - 1)
 		goesOn(t, ctx)
 		c.Step(1)
 		ends(t, ctx)
 	})
-	t.Run("WithATurn", func(t *testing.T) {
-		c, ctx, turn := begin(t, time.Hour)
+	t.Run("WithASlot", func(t *testing.T) {
+		c, ctx, slot := begin(t, time.Hour)
 		for range 3 {
 			c.Step(limit / 4)
-			if err := turn.run(ctx, func() {}); err != nil {
+			if err := slot.run(ctx, func() {}); err != nil {
 				t.Fatal(err)
 			}
 		}
