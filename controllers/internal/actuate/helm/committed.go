@@ -41,7 +41,7 @@ func (r *releaseRecords) readCommitted() (history, error) {
 	if err != nil {
 		return nil, r.attempt.haltWith(err)
 	}
-	if state := h.compareWith(r.attempt.want); state != Unfinished {
+	if state, same := h.compareWith(r.attempt.want); !same {
 		return nil, r.attempt.endWith(state)
 	}
 	newest, _ := h.newestRecord()

@@ -162,22 +162,22 @@ func (h history) newestRecord() (record, bool) {
 	return h[len(h)-1], true
 }
 
-// compareWith compares the release with the one that was decided on. Unfinished means that it is that one, and there.
-func (h history) compareWith(want UninstallRequest) OutcomeState {
+// compareWith reports whether the release is the one that was decided on, and there. If it is not, its uninstall ends with a state.
+func (h history) compareWith(want UninstallRequest) (state OutcomeState, same bool) {
 	newest, found := h.newestRecord()
 	switch {
 	case !found:
-		return Done
+		return Done, false
 	case !newest.firstDeployed().Equal(want.FirstDeployed.Truncate(time.Microsecond)):
-		return Replaced
+		return Replaced, false
 	case newest.releaseStatus() == release.StatusUninstalled:
-		return Done
+		return Done, false
 	case newest.releaseStatus().IsPending():
-		return Pending
+		return Pending, false
 	case int64(newest.version) != want.Revision, newest.secret.UID != want.UID:
-		return Upgraded
+		return Upgraded, false
 	default:
-		return Unfinished
+		return "", true
 	}
 }
 
