@@ -49,7 +49,7 @@ func allowed() map[string][]string {
 		"controllers/internal/watches":        {"controllers/internal/cachedobjects", "controllers/internal/contain", "controllers/internal/served", "controllers/internal/wire", "controllers/plan", "controllers/plan/monotime", "controllers/snapshot"},
 		"controllers/internal/faults":         {},
 		"controllers/internal/actuate":        {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/fair", "controllers/internal/faults", "controllers/internal/wire", "controllers/notfound", "controllers/plan", "controllers/plan/life", "controllers/plan/owners", "controllers/snapshot"},
-		"controllers/internal/actuate/helm":   {"api/v1alpha1", "controllers/internal/actuate/helm/jsonscan", "controllers/internal/actuate/helm/manifests", "controllers/internal/faults", "controllers/plan"},
+		"controllers/internal/actuate/helm":   {"api/v1alpha1", "controllers/internal/actuate/helm/jsonscan", "controllers/internal/actuate/helm/manifests", "controllers/internal/faults", "controllers/notfound", "controllers/plan"},
 		"controllers/releasereader":           {"api/v1alpha1", "controllers/internal/actuate/helm", "controllers/plan"},
 		"controllers/internal/outbox":         {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/fair", "controllers/internal/faults", "controllers/plan"},
 		"controllers/internal/metrics":        {},

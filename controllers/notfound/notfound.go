@@ -20,17 +20,33 @@ import (
 // IsObjectMissing says that an error is the API server's word that there is no object of this name. The answer may name its kind instead
 // of its resource: other API servers than Kubernetes' own do; kind may be empty.
 func IsObjectMissing(err error, resource schema.GroupResource, kind, name string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
+	d := missingObject(err)
 	if d == nil || d.Name != name || d.Group != resource.Group {
 		return false
 	}
+	return d.Kind == resource.Resource || kind != "" && strings.EqualFold(d.Kind, kind)
+}
+
+// IsAnyObjectMissing is IsObjectMissing for a caller that does not compare which object the answer names: an object that is asked for by
+// its path is also missing if its namespace is.
+func IsAnyObjectMissing(err error) bool {
+	d := missingObject(err)
+	return d != nil && d.Name != ""
+}
+
+// missingObject is what the API server's word that an object does not exist says of that object; nil if the error is not that.
+func missingObject(err error) *metav1.StatusDetails {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return nil
+	}
+	d := status.Status().Details
+	if d == nil {
+		return nil
+	}
 	unexpected := func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse }
 	if slices.ContainsFunc(d.Causes, unexpected) { // client-go has made the error of a text, and of what was asked for
-		return false
+		return nil
 	}
-	return d.Kind == resource.Resource || kind != "" && strings.EqualFold(d.Kind, kind)
+	return d
 }

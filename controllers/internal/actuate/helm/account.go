@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -130,7 +131,7 @@ func (a *accountReader) isBindingOfAccount(ctx context.Context, ref plan.Ref) (b
 		names = err == nil && a.u.includesAccount(b)
 		return err
 	})
-	if err != nil && !isObjectMissing(err) {
+	if err != nil && !notfound.IsAnyObjectMissing(err) {
 		return false, err
 	}
 	a.bound[ref] = names

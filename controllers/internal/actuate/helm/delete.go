@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -24,7 +25,7 @@ type objectDeleter struct {
 func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 	for range attempts {
 		live, err := d.getMetadata(o.Ref)
-		if isObjectMissing(err) {
+		if notfound.IsAnyObjectMissing(err) {
 			return nil, nil
 		}
 		if err != nil {
@@ -49,7 +50,7 @@ func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 		err = d.attempt.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Delete(d.attempt.ctx, ref.Name, newDeleteOptions(ref))
 		faults.PassPoint("after the DELETE of an object of the release")
 		switch {
-		case isObjectMissing(err):
+		case notfound.IsAnyObjectMissing(err):
 			return nil, nil
 		case apierrors.IsConflict(err):
 			continue
@@ -123,7 +124,7 @@ func (d *objectDeleter) findRemaining(refs []plan.Ref) ([]Remaining, error) {
 			continue
 		}
 		live, err := d.getMetadata(ref)
-		if isObjectMissing(err) {
+		if notfound.IsAnyObjectMissing(err) {
 			continue
 		}
 		if err != nil {
@@ -153,15 +154,4 @@ func newDeleteOptions(ref plan.Ref) metav1.DeleteOptions {
 		Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &ref.ResourceVersion},
 		PropagationPolicy: &background,
 	}
-}
-
-// isObjectMissing reports whether the API server said that this object does not exist. A 404 that names no object, or the 404 of a path
-// that is not served, says nothing about objects.
-func isObjectMissing(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return false
-	}
-	d := status.Status().Details
-	return d != nil && d.Name != ""
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/notfound"
 )
 
 var errNotNeeded = errors.New("an uninstall has no need of this")
@@ -104,7 +105,7 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 	gone := record{version: version}.toRelease(c.attempt.want)
 	for range attempts {
 		live, err := c.attempt.u.metadata.Resource(secretsResource()).Namespace(c.attempt.want.Namespace).Get(c.attempt.ctx, key, metav1.GetOptions{})
-		if isObjectMissing(err) {
+		if notfound.IsAnyObjectMissing(err) {
 			return gone, nil
 		}
 		if err != nil {
@@ -118,7 +119,7 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 		err = c.attempt.u.secrets.Secrets(ref.Namespace).Delete(c.attempt.ctx, key, newDeleteOptions(ref))
 		faults.PassPoint("after the DELETE of a record of the release")
 		switch {
-		case isObjectMissing(err):
+		case notfound.IsAnyObjectMissing(err):
 			return gone, nil
 		case apierrors.IsConflict(err):
 			continue

@@ -348,28 +348,8 @@ func TestReadWanted(t *testing.T) {
 	}
 }
 
-// TestIsObjectMissing shows what proves that an object does not exist: only what the API server says of the object itself.
-func TestIsObjectMissing(t *testing.T) {
-	fromProxy := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", secretsResource().GroupResource(), "a", "not found", 0, true)
-	for name, tc := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"Missing":   {err: gone("a"), want: true},
-		"Wrapped":   {err: fmt.Errorf("cannot read: %w", gone("a")), want: true},
-		"NotServed": {err: notServed()},
-		"NoDetails": {err: failWith(http.StatusNotFound, metav1.StatusReasonNotFound)},
-		"Proxy":     {err: fromProxy},
-		"Gone":      {err: apierrors.NewResourceExpired("expired")},
-		"Forbidden": {err: apierrors.NewForbidden(secretsResource().GroupResource(), "a", errRefused)},
-		"Other":     {err: errRefused},
-		"None":      {},
-	} {
-		if got := isObjectMissing(tc.err); got != tc.want {
-			t.Errorf("%s: got %t", name, got)
-		}
-	}
-	// A proxy that knows nothing of the object answers for it, in plain text.
+// TestAProxyProvesNothing shows that what a proxy says, in plain text, does not prove that an object is gone.
+func TestAProxyProvesNothing(t *testing.T) {
 	f := newFakeCluster(t)
 	f.install(config("a"))
 	want := f.committed()

@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -245,7 +246,7 @@ func (h *hookRunner) hookTimeLeft(live *unstructured.Unstructured) time.Duration
 func (h *hookRunner) readObject(o object) (*unstructured.Unstructured, error) {
 	live, err := h.clientFor(o).Get(h.attempt.ctx, o.Name, metav1.GetOptions{})
 	switch {
-	case isObjectMissing(err):
+	case notfound.IsAnyObjectMissing(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w", h.describeHook(o.Ref), err)

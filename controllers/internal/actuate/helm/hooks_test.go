@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/helmtest"
 )
@@ -97,7 +98,7 @@ func (w *world) kubelet() {
 func (w *world) endPod(name, phase string) {
 	patch := fmt.Appendf(nil, `{"status":{"phase":%q,"reason":"AsAsked","message":"the test says so"}}`, phase)
 	_, err := w.client.CoreV1().Pods(w.namespace).Patch(w.ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && !isObjectMissing(err) && w.ctx.Err() == nil {
+	if err != nil && !notfound.IsAnyObjectMissing(err) && w.ctx.Err() == nil {
 		w.t.Errorf("cannot end Pod %q: %v", name, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/test/helmtest"
 )
@@ -191,7 +192,7 @@ func TestOutsideTheNamespace(t *testing.T) {
 		w.install(c)
 		w.t.Cleanup(func() {
 			err := w.client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(w.ctx), w.namespace, metav1.DeleteOptions{})
-			if err != nil && !isObjectMissing(err) {
+			if err != nil && !notfound.IsAnyObjectMissing(err) {
 				w.t.Error(err)
 			}
 		})

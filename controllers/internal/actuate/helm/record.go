@@ -32,6 +32,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/jsonscan"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
+	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -200,7 +201,7 @@ func (u *Uninstaller) readHistory(ctx context.Context, slot ReadSlot, namespace,
 		}
 		read, err := u.readRecord(ctx, slot, *newest, name)
 		switch {
-		case isObjectMissing(err):
+		case notfound.IsAnyObjectMissing(err):
 			continue
 		case err != nil:
 			return nil, err
