@@ -112,7 +112,7 @@ func (j *Job) uninstallRelease(ctx context.Context) (helm.Outcome, error) {
 	if missing := j.Clients.DescribeMissing(ctx, j.Own.Live); missing != "" {
 		return helm.Outcome{}, errors.New(missing)
 	}
-	return j.Clients.Helm.Uninstall(ctx, j.ReadSlot, j.Want, &guard{Job: j, ctx: ctx})
+	return j.Clients.Helm.Uninstall(ctx, j.ReadSlot, j.Want, &uninstallGuard{Job: j, ctx: ctx})
 }
 
 // Do uninstalls, and says how that ended, even by a panic: the Cleaner waits for it.
@@ -176,14 +176,16 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	return end
 }
 
-// guard is asked before each request that changes something.
-type guard struct {
+// uninstallGuard is asked before each request of an uninstall that changes something. What the guard of a batch asks in controllers, it asks
+// too: that this process leads, that the Cleaner is not suspended, that the clock is trusted. But what has begun is finished after an edit, and
+// after a deletion of the Cleaner while it is held, and each refusal is said to people.
+type uninstallGuard struct {
 	*Job
 	ctx context.Context
 }
 
 // MayStart is asked before the release is marked as uninstalling.
-func (j *guard) MayStart() error {
+func (j *uninstallGuard) MayStart() error {
 	if !j.Start {
 		return errors.New("the release no longer has the mark of this uninstall")
 	}
@@ -207,18 +209,18 @@ func (j *guard) MayStart() error {
 }
 
 // MayDelete is asked before each deletion in a release that is uninstalling.
-func (j *guard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
+func (j *uninstallGuard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
 
 // MayRunHook is asked before what hooks of a release that is uninstalling need is created.
-func (j *guard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
+func (j *uninstallGuard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
 
 // MayNote is asked before something is noted in the record of a release that is uninstalling.
-func (j *guard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
+func (j *uninstallGuard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
 
 // mayFinish is asked before each request that changes something of a release whose uninstall has begun. The uninstall is finished
 // whatever the spec says now; but never for an author who was not reviewed, never against suspend, and after a deletion only while the
 // Cleaner is held.
-func (j *guard) mayFinish(verb string, ref plan.Ref) error {
+func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 	c, err := j.knownCleaner()
 	if err != nil {
 		return err
@@ -233,12 +235,17 @@ func (j *guard) mayFinish(verb string, ref plan.Ref) error {
 	if who, _ := author.Read(j.Ring, c); !reflect.DeepEqual(who.Author, j.Author) {
 		return errStale
 	}
-	j.Log.Info("Intent", "run", j.Run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
+	j.logIntent(verb, ref)
 	return nil
 }
 
+// logIntent records a request before it is sent.
+func (j *uninstallGuard) logIntent(verb string, ref plan.Ref) {
+	j.Log.Info("Intent", "run", j.Run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
+}
+
 // knownCleaner returns the Cleaner as the watch knows it, if its run may continue.
-func (j *guard) knownCleaner() (v1alpha1.Owner, error) {
+func (j *uninstallGuard) knownCleaner() (v1alpha1.Owner, error) {
 	if !j.Lease.Fresh() {
 		return nil, cleanerstore.ErrNotLeader
 	}

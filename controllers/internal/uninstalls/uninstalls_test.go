@@ -107,7 +107,7 @@ func TestAnUninstallAsksAgainAboutItsAuthor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := newTestJob(t, tc.author, tc.change)
 			job.ReviewedAt = now.Add(-tc.age)
-			g := &guard{Job: job, ctx: t.Context()}
+			g := &uninstallGuard{Job: job, ctx: t.Context()}
 			for verb, ask := range map[string]func(plan.Ref) error{"delete": g.MayDelete, "run a hook": g.MayRunHook, "note": g.MayNote} {
 				if err := ask(plan.Ref{}); !errors.Is(err, tc.want) {
 					t.Errorf("to %s: got %v, want %v", verb, err, tc.want)
@@ -147,7 +147,7 @@ func TestWhatKeepsAnUninstallFromItsNextRequest(t *testing.T) {
 			if job.Decides = decides; tc.here != nil {
 				tc.here(job)
 			}
-			g := &guard{Job: job, ctx: t.Context()}
+			g := &uninstallGuard{Job: job, ctx: t.Context()}
 			for what, asked := range map[string]struct {
 				err  error
 				want string
