@@ -347,7 +347,7 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	for i := range first.Steps {
 		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
-	b.executor.runCourse(ctx, life.NewCourse(todo), recurring{b.pass, b.executor})
+	b.executor.runCourse(ctx, life.NewCourse(todo), batchFollower{b.pass, b.executor})
 	for uid, i := range b.rows {
 		if a := b.executor.answers[uid]; a != nil {
 			b.mem.run.RecordAnswer(i, *a, b.r.clock.Now())

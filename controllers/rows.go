@@ -77,7 +77,7 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 		return nil
 	}
 	p.forgetOld()
-	f, err := p.newFinishing(rows)
+	f, err := p.newRowFollower(rows)
 	if err != nil {
 		return err
 	}
@@ -90,16 +90,17 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 	return nil
 }
 
-// finishing is a batch of an open run of a Once Cleaner.
-type finishing struct {
+// rowFollower is the follower of a Once Cleaner: it goes after the objects of the rows that are due in its open run, and hands their results
+// to the ledger of the run.
+type rowFollower struct {
 	*pass
 	executor *executor
 	rows     map[types.UID]int // all of the run
 	due      map[types.UID]bool
 }
 
-func (p *openRun) newFinishing(rows []int) (*finishing, error) {
-	f := &finishing{pass: p.pass, executor: &executor{pass: p.pass, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+func (p *openRun) newRowFollower(rows []int) (*rowFollower, error) {
+	f := &rowFollower{pass: p.pass, executor: &executor{pass: p.pass, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
 	f.executor.in.Memory = p.share
 	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
 	all := p.store.Cleaner.State().Run.Rows
@@ -124,12 +125,12 @@ func (p *openRun) newFinishing(rows []int) (*finishing, error) {
 }
 
 // courseOfRows are the steps of the rows that are due.
-func (f *finishing) courseOfRows() *life.Course {
+func (f *rowFollower) courseOfRows() *life.Course {
 	return f.executor.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
 }
 
-// decideAnew reads changed objects live, and decides the run again.
-func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
+// decideChanged reads changed objects live, and decides the run again.
+func (f *rowFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	f.settleRows(c, changed)
 	reads := map[plan.Read]types.UID{}
 	var ask []plan.Read
@@ -162,8 +163,8 @@ func (f *finishing) decideAnew(ctx context.Context, c *life.Course, changed map[
 	return f.courseOfRows()
 }
 
-// giveUp has objects wait that have changed each time.
-func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
+// postponeChanged has objects wait that have changed each time.
+func (f *rowFollower) postponeChanged(_ *life.Course, changed map[types.UID]bool, _ int) {
 	for uid := range changed {
 		a := f.executor.answerOf(uid)
 		a.Failed, a.Unstable = "the object changed before the operator could act on it", true
@@ -171,7 +172,7 @@ func (f *finishing) giveUp(_ *life.Course, changed map[types.UID]bool, _ int) {
 }
 
 // settleRows records the results of rows. It leaves out rows of changed objects, and rows that come after them: those are decided again.
-func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
+func (f *rowFollower) settleRows(c *life.Course, changed map[types.UID]bool) {
 	for uid := range f.due {
 		if !c.IsAbout(uid) { // it was not decided when it was not due
 			f.executor.run.VoidConfirmation()
@@ -199,7 +200,7 @@ func (f *finishing) settleRows(c *life.Course, changed map[types.UID]bool) {
 }
 
 // answerRow records the result of a row that is finished for this batch.
-func (f *finishing) answerRow(uid types.UID, a life.RowAnswer) {
+func (f *rowFollower) answerRow(uid types.UID, a life.RowAnswer) {
 	f.executor.run.RecordAnswer(f.rows[uid], a, f.r.clock.Now())
 	delete(f.due, uid)
 }

@@ -52,8 +52,8 @@ type executor struct {
 
 // follower recomputes the steps for objects that changed before the request (409), and backs off from those that keep changing.
 type follower interface {
-	decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course
-	giveUp(c *life.Course, changed map[types.UID]bool, times int)
+	decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course
+	postponeChanged(c *life.Course, changed map[types.UID]bool, times int)
 }
 
 // runCourse carries out a course. An object that has changed is read live, decided again and acted on at once, a few times; then it waits.
@@ -66,10 +66,10 @@ func (b *executor) runCourse(ctx context.Context, c *life.Course, f follower) *l
 		case len(changed) == 0:
 			return c
 		case times > followsInBatch:
-			f.giveUp(c, changed, times)
+			f.postponeChanged(c, changed, times)
 			return c
 		}
-		c = f.decideAnew(ctx, c, changed)
+		c = f.decideChanged(ctx, c, changed)
 	}
 }
 
@@ -295,8 +295,8 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 	}
 }
 
-// recurring is the follower of a Recurring Cleaner.
-type recurring struct {
+// batchFollower is the follower of a Recurring Cleaner: it goes after the objects of a batch.
+type batchFollower struct {
 	*pass
 	executor *executor
 }
@@ -314,9 +314,9 @@ func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 	}
 }
 
-// decideAnew reads changed objects live, and decides again on their items, except those that wait for the watches. What else these rest on was
+// decideChanged reads changed objects live, and decides again on their items, except those that wait for the watches. What else these rest on was
 // confirmed before.
-func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
+func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.executor.in.Only = map[plan.ItemKey]bool{}
 	var reads []plan.Read
 	for i := range c.Steps {
@@ -347,8 +347,8 @@ func (b recurring) decideAnew(ctx context.Context, c *life.Course, changed map[t
 	return life.NewCourse(life.KeepEarlierObjects(plan.Plan{Steps: c.Steps}, d))
 }
 
-// giveUp has objects wait that have changed each time.
-func (b recurring) giveUp(_ *life.Course, changed map[types.UID]bool, times int) {
+// postponeChanged has objects wait that have changed each time.
+func (b batchFollower) postponeChanged(_ *life.Course, changed map[types.UID]bool, times int) {
 	for uid := range changed {
 		b.mem.Backoff.RecordConflict(uid, times, b.r.clock.Now())
 	}
@@ -363,7 +363,8 @@ func (b *executor) readsOf(s *plan.Step) []plan.Read {
 	return out
 }
 
-// stepGuard implements actuate.Guard for the steps of a batch.
+// stepGuard implements actuate.Guard for the steps of a batch. A step that it refuses is decided on again: an uninstall that has begun is not,
+// so that controllers/internal/uninstalls has a guard of its own.
 type stepGuard struct {
 	*pass
 	executor *executor
