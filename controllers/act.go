@@ -55,7 +55,7 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 		live, agreed = p.decideLive(ctx, in, watched)
 	}
 	release()
-	if err := checkTurn(p.share); err != nil {
+	if err := checkMemory(p.share); err != nil {
 		return reportedPlan{live}, err
 	}
 	now := p.r.clock.Now()
@@ -93,7 +93,7 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := p.reads.meterLive(p.clients.Live, endOfPass(p.pass))
 	in.Snapshot = live.chargeSeen(p.assignment.Work, snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work))
-	if err := checkTurn(p.share); err != nil {
+	if err := checkMemory(p.share); err != nil {
 		return err
 	}
 	if in.Release, err = releaseOf(p.pass).readWanted(ctx); err != nil {

@@ -40,7 +40,7 @@ const (
 	notConfirmed
 )
 
-// doBatches does one batch after the other until nothing is left to do, or until it is the turn of others. It returns the decision to
+// doBatches does one batch after the other until nothing is left to do, or until its time is over. It returns the decision to
 // report.
 func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
 	p.openRun.forgetOld()
@@ -156,7 +156,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	release := b.evaluator.reserveSlot(ctx)
 	last, inTime := b.confirmLive(ctx, first)
 	release()
-	if err := checkTurn(b.share); err != nil {
+	if err := checkMemory(b.share); err != nil {
 		return plan.Plan{}, reportedPlan{}, err
 	}
 	now := b.r.clock.Now()
@@ -189,7 +189,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
 	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
-	b.executor.in.Only = first.ListItems() // what turns up meanwhile has its turn in the next batch
+	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
 	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.r.clockTrust() // the reads have measured it
 		return b.evaluator.computePlan(ctx, in)
@@ -386,7 +386,7 @@ func (w *batches) callsForItself() bool {
 
 // endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
 func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reportedPlan, error) {
-	if err := checkTurn(p.share); err != nil { // it is unknown what is left to do
+	if err := checkMemory(p.share); err != nil { // it is unknown what is left to do
 		return reportedPlan{d}, err
 	}
 	if p.asksForDeeds(todo) {

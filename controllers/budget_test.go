@@ -96,7 +96,7 @@ func TestEvaluationsShareMemory(t *testing.T) {
 							return
 						}
 						r.clock.Step(DefaultMinInterval)
-						if result.RequeueAfter == turnRetry {
+						if result.RequeueAfter == memoryRetry {
 							select {
 							case <-called[r.name]:
 							case <-time.After(time.Minute):
@@ -128,10 +128,10 @@ func TestWaitsForItsTurn(t *testing.T) {
 	if !other.HoldBytes(2 * memoryquota.Small) {
 		t.Fatal("nobody may take much")
 	}
-	if result := r.pass(); result.RequeueAfter != turnRetry || len(r.cleaner().Status.Conditions) > 0 {
+	if result := r.pass(); result.RequeueAfter != memoryRetry || len(r.cleaner().Status.Conditions) > 0 {
 		t.Errorf("at once it comes back in %s, and says %+v", result.RequeueAfter, r.cleaner().Status.Conditions)
 	}
-	r.clock.Step(turnShown)
+	r.clock.Step(memoryWaitShown)
 	r.pass()
 	ready := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason != v1alpha1.ReasonEvaluationFailed || !strings.Contains(ready.Message, "waits for its turn") {

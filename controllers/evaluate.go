@@ -76,11 +76,11 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
 	p.evaluator.declareInterests()
 	in, decision := p.evaluator.observeAndDecide(ctx, programs)
-	if since, refused := p.share.FindWait(); refused { // the pass waits for its turn; a short wait is not worth a write
-		if since >= turnShown {
-			p.newReport().SetTurn(decision)
+	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
+		if since >= memoryWaitShown {
+			p.newReport().SetWaitingForMemory(decision)
 		}
-		return p.sleepUntil(ctx, p.r.clock.Now().Add(turnRetry), nil)
+		return p.sleepUntil(ctx, p.r.clock.Now().Add(memoryRetry), nil)
 	}
 	if p.waits { // what rules wait for was looked at; nothing is done
 		p.reportScheduled()
@@ -223,7 +223,7 @@ func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	d := p.computePlan(ctx, in)
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
-	if p.looked = checkTurn(p.share) == nil && !stopped; p.looked {
+	if p.looked = checkMemory(p.share) == nil && !stopped; p.looked {
 		p.mem.Holds, p.mem.looks = d.Holds, staleness.Looks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
 		p.skipLook(in.Now)
@@ -313,10 +313,10 @@ func (p *evaluator) skipLook(now time.Time) {
 	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
 }
 
-// checkTurn returns errNoTurn if the pass was refused memory; its decisions must then be discarded.
-func checkTurn(share *memoryquota.Share) error {
+// checkMemory returns errNoMemory if the pass was refused memory; its decisions must then be discarded.
+func checkMemory(share *memoryquota.Share) error {
 	if _, refused := share.FindWait(); refused {
-		return errNoTurn
+		return errNoMemory
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func TestWaitingForATurn(t *testing.T) {
 					t.Fatal("nobody may take much")
 				}
 				for n := range 3 {
-					if r.pass().RequeueAfter != turnRetry {
+					if r.pass().RequeueAfter != memoryRetry {
 						t.Fatal("it does not wait for its turn")
 					}
 					if n == 0 && waits == 0 && tc.meanwhile != nil {

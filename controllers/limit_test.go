@@ -191,10 +191,10 @@ func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 			t.Fatal("two have their turn")
 		}
 		other.EndPass()
-		r.clock.Step(turnRetry)
+		r.clock.Step(memoryRetry)
 		other = r.turns.BeginPass(key)
 	}
-	if result := <-ended; result.RequeueAfter != turnRetry {
+	if result := <-ended; result.RequeueAfter != memoryRetry {
 		t.Errorf("it comes back in %s", result.RequeueAfter)
 	}
 	if len(called) != 1 || called[0] != key || !other.HoldBytes(2*memoryquota.Small) {

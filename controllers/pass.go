@@ -33,19 +33,19 @@ import (
 )
 
 const (
-	// passLimit is how long one pass over a Cleaner may take before other Cleaners get their turn.
+	// passLimit is how long one pass over a Cleaner may take before its worker is for other Cleaners.
 	passLimit = 10 * time.Second
 	// conflictRetry is how long after a conflict the Cleaner is read again.
 	conflictRetry = 200 * time.Millisecond
 	// warmUp is how long watches may take to begin before a status says that they have not.
 	warmUp = 30 * time.Second
-	// turnRetry is when a pass that waits for its turn to take much memory looks for itself, and turnShown is after how long its status
-	// says that it waits.
-	turnRetry, turnShown = 10 * time.Second, 30 * time.Second
+	// memoryRetry is when a pass that was refused memory tries again without being called, and memoryWaitShown is after how long its status says
+	// that it waits.
+	memoryRetry, memoryWaitShown = 10 * time.Second, 30 * time.Second
 )
 
-// errNoTurn ends a pass that may not take the memory that it needs. It is called when it may.
-var errNoTurn = errors.New("another Cleaner is using the shared memory budget")
+// errNoMemory ends a pass that may not take the memory that it needs. It is called when its turn comes.
+var errNoMemory = errors.New("another Cleaner is using the shared memory budget")
 
 // pass is one Reconcile of one Cleaner. Its parts share all that is in it, and each part has the functions of one task.
 type pass struct {
@@ -243,8 +243,8 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrOutdated):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case errors.Is(err, errNoTurn), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
-		return ctrl.Result{RequeueAfter: turnRetry}, nil
+	case errors.Is(err, errNoMemory), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
+		return ctrl.Result{RequeueAfter: memoryRetry}, nil
 	case apierrors.IsNotFound(err): // it went while this pass was about it
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:

@@ -45,7 +45,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 			if !other.HoldBytes(2 * memoryquota.Small) {
 				t.Fatal("nobody may take much")
 			}
-			if result := r.pass(); result.RequeueAfter != turnRetry || r.cleaner().Status.LastEvaluation != nil || r.cleaner().Status.Run != nil {
+			if result := r.pass(); result.RequeueAfter != memoryRetry || r.cleaner().Status.LastEvaluation != nil || r.cleaner().Status.Run != nil {
 				t.Errorf("it comes back in %s, and says %+v", result.RequeueAfter, r.cleaner().Status)
 			}
 			same(t, "requests", nil, r.pods.took())
@@ -53,7 +53,7 @@ func TestReadsWaitForTheirTurn(t *testing.T) {
 			if len(called) != 1 || called[0] != r.key() {
 				t.Fatalf("%v was called", called)
 			}
-			after(turnRetry)(r)
+			after(memoryRetry)(r)
 			r.pass()
 			same(t, "requests", []string{"delete a"}, r.pods.took())
 			if in := r.memories.memoryOf(r.key()).judged.in; len(in.Snapshot) > 0 {

@@ -41,7 +41,7 @@ func (p *openRun) recheckRun(ctx context.Context) error {
 	live := p.reads.meterLive(p.clients.Live, now.Add(life.ConfirmationServes))
 	seen := snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work)
 	p.judgeRun(ctx, p.evaluator.inputAt(programs, now, live.chargeSeen(p.assignment.Work, seen)))
-	return checkTurn(p.share)
+	return checkMemory(p.share)
 }
 
 // judgeRun decides on live reads what the spec wants of the open run.
@@ -52,7 +52,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	end()
 	// A judgement that fails leaves none that counts.
 	m.VoidConfirmation()
-	if checkTurn(p.share) != nil { // it is judged again when it is called
+	if checkMemory(p.share) != nil { // it is judged again when it is called
 		return
 	}
 	refusal := p.authority.findRefusal(ctx, m.Release)

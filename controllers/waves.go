@@ -113,15 +113,15 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 	return changed
 }
 
-// readySteps returns the steps whose turn it is. A step for several items is made again without the items whose earlier step has failed.
+// readySteps returns the steps that wait for no other. A step for several items is made again without the items whose earlier step has failed.
 // A patch that is already in place is not repeated if another action comes after it: that action is sent at once, so that it does not
 // wait for requests on other objects.
 func (b *executor) readySteps(ctx context.Context, c *life.Course) []int {
-	others := sync.OnceValue(func() plan.Plan { return b.decideOthers(ctx) }) // one decision serves all steps whose turn it is
+	others := sync.OnceValue(func() plan.Plan { return b.decideOthers(ctx) }) // one decision serves all that are ready
 	for {
 		stood, out := false, []int(nil)
-		turn, broken := c.NextSteps()
-		for _, i := range turn {
+		ready, broken := c.NextSteps()
+		for _, i := range ready {
 			switch s := &c.Steps[i]; {
 			case broken[i] && !b.refoldStep(s, others):
 				c.MarkFailed(i)
@@ -371,7 +371,7 @@ type stepGuard struct {
 	log      logr.Logger
 }
 
-// LimitWait ends the wait when the live reads are too old: the next pass continues, and others get their turn.
+// LimitWait ends the wait when the live reads are too old: the next pass continues, and others get a worker.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, life.ConfirmationServes-monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()))
 }

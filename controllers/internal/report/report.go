@@ -99,8 +99,8 @@ func (r Report) SetEvaluated(in plan.Input, d plan.Plan) {
 	r.setNext(r.announcedLook(d))
 }
 
-// SetTurn says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
-func (r Report) SetTurn(d plan.Plan) {
+// SetWaitingForMemory says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
+func (r Report) SetWaitingForMemory(d plan.Plan) {
 	r.SetCondition(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)
 	r.setReady(metav1.ConditionFalse, d.Reason, d.Message)
 	r.RemoveConditions(v1alpha1.ConditionStalled)

@@ -154,8 +154,8 @@ func TestConditionsWithoutAnEvaluation(t *testing.T) {
 		"TemplateMissing": {func(r Report) { r.TemplateMissing("podgc") }, "Valid=False/TemplateMissing Ready=False/TemplateMissing", `CleanerTemplate "podgc" does not exist.`},
 		"Scheduled":       {func(r Report) { r.SetScheduled() }, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
 		"Failed":          {func(r Report) { r.SetFailed(errors.New("no answer")) }, "Ready=False/Failed", "The operator hit an error and will retry: no answer"},
-		"Turn": {func(r Report) {
-			r.SetTurn(plan.Plan{Reason: v1alpha1.ReasonNotSynced, Message: "others take much memory"})
+		"WaitingForMemory": {func(r Report) {
+			r.SetWaitingForMemory(plan.Plan{Reason: v1alpha1.ReasonNotSynced, Message: "others take much memory"})
 		}, "Evaluated=False/NotSynced Ready=False/NotSynced", "others take much memory"},
 	} {
 		t.Run(name, func(t *testing.T) {

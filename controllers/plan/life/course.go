@@ -61,7 +61,7 @@ func (c *Course) MarkSucceeded(i int) { c.states[i] = stepSucceeded }
 // MarkFailed records that a step has failed, or is not tried.
 func (c *Course) MarkFailed(i int) { c.states[i] = stepFailed }
 
-// NextSteps lists the steps whose turn it is, and of these the ones that come after one that has failed.
+// NextSteps lists the steps that wait for no other, and of these the ones that come after one that has failed.
 func (c *Course) NextSteps() (ready []int, broken map[int]bool) {
 	broken = map[int]bool{}
 	for i := range c.Steps {
@@ -77,7 +77,7 @@ func (c *Course) NextSteps() (ready []int, broken map[int]bool) {
 	return ready, broken
 }
 
-// IsOver says that no step is left whose turn may come.
+// IsOver says that no step waits.
 func (c *Course) IsOver() bool { return !slices.Contains(c.states, stepWaits) }
 
 // DeedFollows reports whether an action comes after a step.
