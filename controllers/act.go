@@ -40,7 +40,7 @@ type committer struct{ *pass }
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
 func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (reportedPlan, error) {
-	if p.isHeldBack(watched) {
+	if p.isPostponed(watched) {
 		return p.mem.paused, nil
 	}
 	release := p.evaluator.reserveSlot(ctx)
@@ -64,13 +64,13 @@ func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	}
 	if obstacle.IsRefusal() {
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, obstacle.Reason, obstacle.Message
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+		return p.mem.backOffReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
 	}
 	return p.commitAgreed(ctx, in, live, agreed)
 }
 
-// isHeldBack says that nothing is read live for a decision: reads wait, or all that would be done is rehearsed.
-func (p *committer) isHeldBack(watched plan.Plan) bool {
+// isPostponed says that nothing is read live for a decision now: reads wait, or all that would be done is rehearsed.
+func (p *committer) isPostponed(watched plan.Plan) bool {
 	if p.r.clock.Now().Before(p.mem.retryAt) {
 		return true
 	}
@@ -109,21 +109,21 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (reportedPlan, error) {
 	now := p.r.clock.Now()
 	switch {
-	case holdsByObjects(&live): // it may be by those of others that come and go
+	case waitsForObjects(&live): // it may be by those of others that come and go
 		p.mem.Awaited.ForgetLooks()
-		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
+		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
-		return p.mem.pauseReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+		return p.mem.backOffReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
 	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.TakeLook(live, agreed):
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, all conditions are true, but reads from the API server have not confirmed that yet."
-		return p.mem.holdReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
+		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case p.isDryRun():
 		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
 		(&executor{pass: p.pass, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
 		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
 		p.mem.paused = reportedPlan{p.recurrence.describeRehearsal(agreed)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
-			p.mem.holdReads(p.mem.paused.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
+			p.mem.postponeReads(p.mem.paused.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
 		}
 		return p.mem.paused, nil
 	}
@@ -140,8 +140,8 @@ func (p *committer) decideLive(ctx context.Context, in plan.Input, watched plan.
 	})
 }
 
-// holdsByObjects reports whether a decision does not act because of the state of the objects, rather than of the spec or of permissions.
-func holdsByObjects(d *plan.Plan) bool {
+// waitsForObjects reports whether a decision waits because of the state of the objects, rather than of the spec or of permissions.
+func waitsForObjects(d *plan.Plan) bool {
 	switch d.Reason {
 	case v1alpha1.ReasonConditionsNotMet, v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonHolding, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonLimitExceeded,
 		v1alpha1.ReasonTooManyObjects:

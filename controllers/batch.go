@@ -165,18 +165,18 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 		return plan.Plan{}, reportedPlan{}, errOver
 	case !inTime, monotime.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+slowReads+"."
-		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+		return plan.Plan{}, b.mem.backOffReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
 	if len(last.Errors) == 0 { // those of items that are not of this batch
 		last.Errors = first.Errors
 	}
 	b.mem.Holds = last.Holds
 	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
-		return plan.Plan{}, b.mem.pauseReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+		return plan.Plan{}, b.mem.backOffReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
 	}
 	last.Withheld = first.Withheld // no batch has protected objects
 	todo = plan.IntersectPlans(first, last)
-	some := b.holdUnconfirmed(first, last, todo, now)
+	some := b.postponeUnconfirmed(first, last, todo, now)
 	todo = b.leaveOutLagging(first, todo)
 	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
 		b.doubted = some
@@ -220,9 +220,9 @@ func (b *batch) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 	return life.WithoutItems(todo, func(item plan.ItemKey) bool { return behind[item] })
 }
 
-// holdUnconfirmed has the items wait that live reads were asked about and that they did not confirm, and says whether there are any.
+// postponeUnconfirmed has the items wait that live reads were asked about and did not confirm, and says whether there are any.
 // What is beyond the batch was not asked about.
-func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bool {
+func (b *batch) postponeUnconfirmed(first, last, agreed plan.Plan, now time.Time) bool {
 	left := first.ListItems()
 	for item := range agreed.ListItems() {
 		delete(left, item)
@@ -241,7 +241,7 @@ func (b *batch) holdUnconfirmed(first, last, agreed plan.Plan, now time.Time) bo
 	if len(left) == 0 {
 		return false
 	}
-	b.mem.Unconfirmed.HoldItems(left, b.retryPeriod(), now)
+	b.mem.Unconfirmed.PostponeItems(left, b.retryPeriod(), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, there are items to act on, but reads from the API server have not confirmed that yet."
 	}
@@ -261,7 +261,7 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 	}
 	if refusal := b.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
-		return b.mem.pauseReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
+		return b.mem.backOffReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
 	}
 	return reportedPlan{}, true, nil
 }

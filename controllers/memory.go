@@ -163,15 +163,15 @@ func (m *memory) dropUnfinished() {
 	}
 }
 
-// pauseReads holds the next live reads back, each time twice as long up to a limit, and remembers what the status shows meanwhile.
-func (m *memory) pauseReads(show plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) reportedPlan {
+// backOffReads postpones the next live reads, each time twice as long up to a limit, and remembers what the status shows meanwhile.
+func (m *memory) backOffReads(show plan.Plan, wait *time.Duration, limit time.Duration, now time.Time) reportedPlan {
 	*wait = min(max(2**wait, time.Second), limit)
 	m.Awaited = life.Awaited{} // nothing was decided
-	return m.holdReads(show, *wait, now)
+	return m.postponeReads(show, *wait, now)
 }
 
-// holdReads holds the next live reads back, and remembers what the status shows meanwhile.
-func (m *memory) holdReads(show plan.Plan, wait time.Duration, now time.Time) reportedPlan {
+// postponeReads has the next live reads wait, and remembers what the status shows meanwhile.
+func (m *memory) postponeReads(show plan.Plan, wait time.Duration, now time.Time) reportedPlan {
 	m.retryAt = now.Add(wait)
 	show.Next, show.NextCheck, show.FlipsAt = m.retryAt, time.Time{}, time.Time{}
 	m.paused = reportedPlan{show}

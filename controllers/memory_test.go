@@ -25,7 +25,7 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	m.resumeReads(fmt.Sprint(c.Generation), c)
 	said := plan.Plan{Reason: "Because"}
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		got := m.pauseReads(said, &m.disagreed, 10*time.Second, now)
+		got := m.backOffReads(said, &m.disagreed, 10*time.Second, now)
 		if got.Next != now.Add(want*time.Second) || m.paused.Reason != "Because" {
 			t.Fatalf("it waits until %s, want %s", got.Next, now.Add(want*time.Second))
 		}
@@ -38,7 +38,7 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	if m.resumeReads(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() {
 		t.Error("the annotation does not end the pause")
 	}
-	m.pauseReads(said, &m.disagreed, time.Minute, now)
+	m.backOffReads(said, &m.disagreed, time.Minute, now)
 	c.Generation = 2
 	if m.resumeReads(fmt.Sprint(c.Generation), c); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Error("an edit does not end the pause")
@@ -50,12 +50,12 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := newMemory("uid")
-	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
-	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
+	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
 	if m.forgetUnconfirmed(); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Errorf("after the conditions did not hold, live reads wait until %s, and %s the next time", m.retryAt, m.disagreed)
 	}
-	m.pauseReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
+	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
 	if m.forgetUnconfirmed(); !m.retryAt.Equal(now.Add(time.Second)) {
 		t.Errorf("after a run that left something, live reads wait until %s", m.retryAt)
 	}

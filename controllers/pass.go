@@ -195,7 +195,7 @@ func (p *pass) planOwner() plan.Owner {
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
 	if monotime.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
-		p.mem.judged = judged{} // it holds all that was read live, and is no longer of use
+		p.mem.judged = judged{} // it keeps all that was read live, and is no longer of use
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err

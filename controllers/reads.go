@@ -23,7 +23,7 @@ const keptReads = 1 << 20
 // seenBytes is about what an object takes among those that conditions see, for each target that selects it.
 const seenBytes = 256
 
-// passReads are the reads of a pass: what they hold counts as taken by the pass until it is read again.
+// passReads are the reads of a pass: what they take counts for the pass until it is read again.
 type passReads struct {
 	share         *memoryquota.Share
 	clock         clock.Clock
@@ -51,19 +51,19 @@ func (r *passReads) meterMoreLive(from snapshot.Reader, until time.Time) boundRe
 	return boundReader{from: from, memory: &r.live, clock: r.clock, until: until}
 }
 
-// charge is what reads hold of the memory of a pass.
+// charge is what reads take of the memory of a pass.
 type charge struct {
 	share *memoryquota.Share
-	held  atomic.Int64
+	taken atomic.Int64
 }
 
 // TakeBytes takes so many bytes more.
 func (c *charge) TakeBytes(bytes int64) error {
-	c.held.Add(bytes)
+	c.taken.Add(bytes)
 	return c.share.TakeBytes(bytes)
 }
 
-func (c *charge) giveBack() { _ = c.share.TakeBytes(-c.held.Swap(0)) } // which is never refused
+func (c *charge) giveBack() { _ = c.share.TakeBytes(-c.taken.Swap(0)) } // which is never refused
 
 // boundReader reads within the memory of a pass, and until a moment, if it has a clock.
 type boundReader struct {

@@ -52,21 +52,21 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 	d := first
 	for range maxRounds {
 		if isLate() {
-			return holdBack(d, "There was no time left to confirm it."), in, false
+			return dropSteps(d, "There was no time left to confirm it."), in, false
 		}
 		d = compute(ctx, in)
 		if len(d.Confirm) == 0 || !matters(d) {
 			return d, in, true
 		}
 		if !ReadLive(ctx, r, &in, d.Confirm, isLate) {
-			return holdBack(d, "There was no time left to confirm it."), in, false
+			return dropSteps(d, "There was no time left to confirm it."), in, false
 		}
 	}
-	return holdBack(d, "The objects to confirm change faster than they can be read."), in, true
+	return dropSteps(d, "The objects to confirm change faster than they can be read."), in, true
 }
 
-// holdBack returns a plan that does nothing, because it was not confirmed.
-func holdBack(d plan.Plan, why string) plan.Plan {
+// dropSteps returns a plan that does nothing, because it was not confirmed.
+func dropSteps(d plan.Plan, why string) plan.Plan {
 	d.Verdict, d.Reason, d.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, why
 	d.Steps, d.Confirm, d.Release = nil, nil, nil
 	return d

@@ -28,7 +28,7 @@ func full() *Items {
 	for range 5 {
 		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)
 	}
-	m.Unconfirmed.HoldItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
+	m.Unconfirmed.PostponeItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
 	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
 	m.Lagging.NoteLag(&step, "8", epoch, "7")
 	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}

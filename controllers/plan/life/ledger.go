@@ -274,9 +274,9 @@ func (e *Entry) postponeTo(by time.Duration, now time.Time) {
 // patience is how long the back-off of a row of a rule grows before the rows of targets no longer wait for it.
 const patience = 8 * time.Second
 
-// holdsUp reports whether the rows of targets must wait for one of these rows of rules. They do not wait for rows that are refused again
+// blocksTargets reports whether the rows of targets must wait for one of these rows of rules. They do not wait for rows that are refused again
 // and again, because those may never succeed.
-func (l *Ledger) holdsUp(rows []int) bool {
+func (l *Ledger) blocksTargets(rows []int) bool {
 	return slices.ContainsFunc(rows, func(i int) bool { return l.Rows[i].backoff < patience })
 }
 

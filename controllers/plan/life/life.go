@@ -389,7 +389,7 @@ func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
 	}
 	rules := ofRules(run, due)
 	switch {
-	case len(rules) == 0 && m.holdsUp(ofRules(run, open)): // rules go first
+	case len(rules) == 0 && m.blocksTargets(ofRules(run, open)): // rules go first
 		return v.waitUntil(next, m.waitsFor(open))
 	case !m.IsConfirmed(v.Now) && v.Now.Before(m.Due):
 		return v.waitUntil(m.Due, v1alpha1.ReasonUnconfirmed)

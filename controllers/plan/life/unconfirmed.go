@@ -17,8 +17,8 @@ import (
 // others are acted on meanwhile.
 type Unconfirmed map[hashes.Sum]backoff.Failure
 
-// HoldItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
-func (u Unconfirmed) HoldItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
+// PostponeItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
+func (u Unconfirmed) PostponeItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
 	for item := range items {
 		sum := item.Sum()
 		wait := min(backoff.DoubleWait(u[sum].Wait), limit)

@@ -18,7 +18,7 @@ func TestUnconfirmed(t *testing.T) {
 		t.Error("something waits from the start")
 	}
 	for _, want := range []time.Duration{1, 2, 4, 5, 5} {
-		u.HoldItems(map[plan.ItemKey]bool{a: true}, 5*time.Second, now)
+		u.PostponeItems(map[plan.ItemKey]bool{a: true}, 5*time.Second, now)
 		if at := now.Add(want * time.Second); !u.IsWaiting(a, at.Add(-1)) || u.IsWaiting(a, at) || !u.NextAttempt().Equal(at) {
 			t.Errorf("it waits until %s, want %s", u.NextAttempt(), at)
 		}
