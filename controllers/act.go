@@ -85,7 +85,7 @@ func (p *committer) isPostponed(watched plan.Plan) bool {
 	return true
 }
 
-// readToCommit reads live all that a run rests on.
+// readToCommit reads live all that a run depends on.
 func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error) {
 	if err := releaseOf(p.pass).loadRelease(ctx); err != nil {
 		return err

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// atRest is how soon an author's rights are reviewed again while no use is made of them.
-	atRest = time.Hour
+	// reviewAtRest is how soon an author's rights are reviewed again while no use is made of them.
+	reviewAtRest = time.Hour
 	// keyRetry is how soon a Cleaner is looked at again while there is no signing key.
 	keyRetry = 10 * time.Second
 )

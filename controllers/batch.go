@@ -34,8 +34,8 @@ const (
 	moreToDo batchEnd = iota
 	// allDecided: the pass ends, and reports the last decision.
 	allDecided
-	// restIsLeft: the pass ends, and the next one continues soon.
-	restIsLeft
+	// workIsLeft: the pass ends, and the next one continues soon.
+	workIsLeft
 	// notConfirmed: the pass ends, and reports why nothing could be confirmed.
 	notConfirmed
 )
@@ -55,8 +55,8 @@ func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 		switch {
 		case err != nil, end == allDecided:
 			return reportedPlan{w.decision}, err
-		case end == restIsLeft:
-			return p.leaveRest(w.decision), nil
+		case end == workIsLeft:
+			return p.describeUnfinished(w.decision), nil
 		case end == notConfirmed:
 			return w.obstacle, p.endTick(ctx, w.obstacle.Plan)
 		}
@@ -93,7 +93,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
-		return restIsLeft, nil
+		return workIsLeft, nil
 	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
 		w.decideAgain(ctx)
 		return moreToDo, nil
@@ -106,7 +106,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	w.mem.disagreed = 0
 	switch {
 	case w.isOver(), !acted && !b.doubted:
-		return restIsLeft, nil
+		return workIsLeft, nil
 	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
 		w.todo = w.recurrence.leaveOutUnconfirmed(w.decision)
 		return moreToDo, nil
@@ -184,7 +184,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	return todo, reportedPlan{}, nil
 }
 
-// confirmLive reads live what the decision rests on, and decides again, until nothing is left to be read, or no time is left.
+// confirmLive reads live what the decision depends on, and decides again, until nothing is left to be read, or no time is left.
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
 	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
@@ -426,8 +426,8 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 	return nil
 }
 
-// leaveRest returns what to report of a decision that this pass does not finish: the next pass begins soon.
-func (p *recurrence) leaveRest(d plan.Plan) reportedPlan {
+// describeUnfinished returns what to report of a decision that this pass does not finish: the next pass begins soon.
+func (p *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
 	d.Next = monotime.ChooseEarlier(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
 	if p.isDryRun() {
 		d = p.describeRehearsal(d)

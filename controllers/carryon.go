@@ -186,7 +186,7 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	p.mem.backOffReads(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
 		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
-	}, &p.mem.rested, p.retryPeriod(), p.r.clock.Now())
+	}, &p.mem.afterPartial, p.retryPeriod(), p.r.clock.Now())
 	return nil
 }
 

@@ -62,7 +62,7 @@ type CleanerReconciler struct {
 // Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
 	mem := r.memories.memoryOf(req.NamespacedName)
-	if until, calm := r.findRest(ctx, req.NamespacedName, mem); calm {
+	if until, rests := r.findRest(ctx, req.NamespacedName, mem); rests {
 		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now())}, nil
 	}
 	defer r.memories.settleMemory(req.NamespacedName, mem)

@@ -51,14 +51,14 @@ type rebuilt struct {
 }
 
 // pauses are the waits between live reads. After a decision that they did not confirm, and after a run that left something behind, the
-// next ones wait until retryAt; meanwhile the status shows paused. disagreed and rested are the last waits of the first and the second
+// next ones wait until retryAt; meanwhile the status shows paused. disagreed and afterPartial are the last waits of the first and the second
 // kind: they grow, except while Awaited waits for the watches. asked is the value with which an author ends the wait: a change of it ends
 // the wait at once.
 type pauses struct {
-	retryAt           time.Time
-	paused            reportedPlan
-	disagreed, rested time.Duration
-	asked             string
+	retryAt                 time.Time
+	paused                  reportedPlan
+	disagreed, afterPartial time.Duration
+	asked                   string
 }
 
 // reportedPlan is a plan for the status: its verdict, its reason and message, what waits, and when to evaluate again. No pass carries out its
@@ -77,8 +77,8 @@ type shortcuts struct {
 	expected time.Time
 	// listening is since when this process watches the Cleaner's targets; zero: it does not.
 	listening time.Time
-	// calm says when the next event may be of interest.
-	calm calm
+	// resting says which events are of no interest.
+	resting resting
 	// fingerprint sums up what a version of the Cleaner does.
 	fingerprint, version string
 	// queried is what the targets ask for, while the Cleaner listens.
@@ -95,8 +95,8 @@ type queried struct {
 	queries snapshot.Queries
 }
 
-// calm is until when a version of a Cleaner ignores all events except changes of the Cleaner itself.
-type calm struct {
+// resting is until when a version of a Cleaner ignores all events except changes of the Cleaner itself.
+type resting struct {
 	version string
 	until   time.Time
 }
@@ -192,7 +192,7 @@ func (m *memory) forgetUnconfirmed() {
 func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	asked := version + " " + sanitize.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
-		m.retryAt, m.disagreed, m.rested = time.Time{}, 0, 0
+		m.retryAt, m.disagreed, m.afterPartial = time.Time{}, 0, 0
 		m.AskAgain()
 	}
 	m.asked = asked

@@ -55,7 +55,7 @@ func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 	if m.forgetUnconfirmed(); !m.retryAt.IsZero() || m.disagreed != 0 {
 		t.Errorf("after the conditions did not hold, live reads wait until %s, and %s the next time", m.retryAt, m.disagreed)
 	}
-	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.rested, time.Hour, now)
+	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial}, &m.afterPartial, time.Hour, now)
 	if m.forgetUnconfirmed(); !m.retryAt.Equal(now.Add(time.Second)) {
 		t.Errorf("after a run that left something, live reads wait until %s", m.retryAt)
 	}

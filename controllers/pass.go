@@ -201,18 +201,18 @@ func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.
 		return result, err
 	}
 	now := p.r.clock.Now()
-	p.mem.calm = calm{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: monotime.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	p.mem.resting = resting{version: cmp.Or(p.mem.persisted.Written, p.store.Read.GetResourceVersion()), until: monotime.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
 	return result, nil
 }
 
 // findRest returns until when this Cleaner can ignore events, because a pass has just run and nothing that its run waits for has changed.
 // It runs before the Cleaner is copied, because status.run can have thousands of rows.
 func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
-	if until = mem.calm.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
+	if until = mem.resting.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
 		return until, false
 	}
 	c, err := r.knownCleaner(ctx, key)
-	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.calm.version {
+	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.resting.version {
 		return until, false
 	}
 	undelivered := life.UndeliveredRun(c.State())
@@ -231,7 +231,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 		until = at.Time // what the status announces is kept
 	}
 	until = monotime.ChooseEarlier(until, p.triggers.NextCheck(now))
-	if latest := now.Add(atRest); until.After(latest) {
+	if latest := now.Add(reviewAtRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}
 	return until

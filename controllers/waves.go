@@ -314,7 +314,7 @@ func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 	}
 }
 
-// decideChanged reads changed objects live, and decides again on their items, except those that wait for the watches. What else these rest on was
+// decideChanged reads changed objects live, and decides again on their items, except those that wait for the watches. What else these depend on was
 // confirmed before.
 func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.executor.in.Only = map[plan.ItemKey]bool{}

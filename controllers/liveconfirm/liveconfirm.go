@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package liveconfirm reads live what a decision rests on, and has it decided again. The operator confirms each batch so before it acts,
+// Package liveconfirm reads live what a decision depends on, and has it decided again. The operator confirms each batch so before it acts,
 // and the command line each plan that it shows.
 package liveconfirm
 
@@ -33,7 +33,7 @@ type IsLate func() bool
 // Never is for those who have as much time as it takes.
 func Never() bool { return false }
 
-// Decide reads live what a first decision rests on, and decides again with the answers in place of those in the input's snapshot. It
+// Decide reads live what a first decision depends on, and decides again with the answers in place of those in the input's snapshot. It
 // repeats this until there is nothing left to read, or nothing to do. It returns the input of the last decision, and whether that was in
 // time: if not, the caller must do nothing.
 func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {

@@ -79,15 +79,15 @@ type Input struct {
 	// Memory is what the evaluation shares with others; nil: nothing.
 	Memory celenv.Memory
 
-	// Batch is for how many items, counted from the first, the plan asks to read live what they rest on. 0: for none.
+	// Batch is for how many items, counted from the first, the plan asks to read live what they depend on. 0: for none.
 	Batch int
 	// Chosen are the items that may be of the batch; nil: all.
 	Chosen map[ItemKey]bool
-	// Reads bounds how many objects the plan asks to read live, by their names. 0: it asks for all that a batch rests on.
+	// Reads bounds how many objects the plan asks to read live, by their names. 0: it asks for all that a batch depends on.
 	Reads int
 	// Confirmed are the reads that were answered live, and that the snapshot already shows.
 	Confirmed map[Read]bool
-	// Unreadable are the reads that failed, and why. What rests on them is left alone.
+	// Unreadable are the reads that failed, and why. What depends on them is left alone.
 	Unreadable map[Read]string
 	// Failed are items of which an earlier step failed: they are left alone.
 	Failed map[ItemKey]bool
@@ -331,7 +331,7 @@ func (p *Plan) listDeeds() []limits.Deed {
 	return out
 }
 
-// needGate asks for the reads that all steps rest on.
+// needGate asks for the reads that all steps depend on.
 func (in *Input) needGate(d *decider) {
 	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.IsDeed() }) {
 		d.reads.addReads(gate, d.gate)

@@ -40,7 +40,7 @@ func (in evidence) findReadError(r Read) (string, bool) {
 	return why, failed
 }
 
-// gateReads are the reads that all steps rest on, of a Cleaner whose decision is not read live as a whole anyway: the
+// gateReads are the reads that all steps depend on, of a Cleaner whose decision is not read live as a whole anyway: the
 // targets that conditions read, and all that expressions see where targets are deleted.
 func (in evidence) gateReads() []Read {
 	if !in.Spec.Recurs() && !in.OpenRun {
@@ -74,7 +74,7 @@ const MaxReads = 2000
 // reads is what the items of one evaluation need to have read live.
 type reads struct {
 	in *Input
-	// asked is how many items were asked about, and named are the objects that these rest on by their names.
+	// asked is how many items were asked about, and named are the objects that these depend on by their names.
 	asked int
 	named map[Read]bool
 	// stage is which of the reads of an item come next, the earliest for all items; next are these.
@@ -82,7 +82,7 @@ type reads struct {
 	next  []Read
 }
 
-// gate is the stage of the reads that all steps rest on. Those of `object:` are next, then the entries of confirm.
+// gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
 // addReads takes that reads of a stage are needed.
@@ -113,7 +113,7 @@ func (r *reads) nextReads() []Read {
 	return out
 }
 
-// addNamed takes the objects that an item rests on by their names, with those that it rested on before. It is false if there is no
+// addNamed takes the objects that an item depends on by their names, with those that it depended on before. It is false if there is no
 // room for them: then neither the item nor those after it are of this batch.
 func (r *reads) addNamed(of map[Read]bool) bool {
 	n := len(r.named)
@@ -133,10 +133,10 @@ func (r *reads) addNamed(of map[Read]bool) bool {
 	return true
 }
 
-// confirming tells what the decision on an item rests on.
+// confirming tells what the decision on an item depends on.
 type confirming struct{ *deciding }
 
-// confirmItem says whether everything that an item rests on was read live, and asks for what comes next if it was not. Beyond
+// confirmItem says whether everything that an item depends on was read live, and asks for what comes next if it was not. Beyond
 // the batch nothing is asked.
 func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	objects := r.actionReads(a)
@@ -187,7 +187,7 @@ type entry struct {
 }
 
 // readEntries is what the entries of confirm ask for, for an item, as far as is known now; the last one is for all that no entry names.
-// Named are the objects that the item rests on by their names: what is read as a whole before is not read once more. When they are too
+// Named are the objects that the item depends on by their names: what is read as a whole before is not read once more. When they are too
 // many, no other entry is asked.
 func (r confirming) readEntries(a *acting, objects []Read) (entries []entry, named map[Read]bool) {
 	entries, named = make([]entry, len(r.rule.Confirm)+1), map[Read]bool{}

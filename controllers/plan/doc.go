@@ -7,7 +7,7 @@
 // and a time. Package life decides what comes next for a run that has started.
 //
 // What rules want is decided in two looks. The first is at what the watches show, and costs no request. The plan then
-// asks for the reads that its first items rest on (Plan.Confirm); the caller makes them, puts the answers over the snapshot
+// asks for the reads that its first items depend on (Plan.Confirm); the caller makes them, puts the answers over the snapshot
 // (Snapshot.WithLive), adds them to Input.Confirmed and computes again, until no more is asked. What the first and the last
 // plan want (IntersectPlans) may be done. Of a Cleaner that cleans once everything is read live for the second look, and what both plans want
 // (AgreePlans) is its run.

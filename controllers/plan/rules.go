@@ -27,7 +27,7 @@ type decider struct {
 	reads       reads
 	abortReason func() *expr.Error // says why nothing is answered any more
 	retain      func(path string, bytes int) bool
-	// gate are the reads that all steps rest on, and that were not answered yet.
+	// gate are the reads that all steps depend on, and that were not answered yet.
 	gate []Read
 	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
 	taken map[types.UID]bool

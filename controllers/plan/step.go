@@ -58,7 +58,7 @@ type Step struct {
 	After []int
 	// BlindFor is for how long at most it may be unknown whether `when` stayed true, for each of its items that waits for `for`; 0: none waits.
 	BlindFor time.Duration
-	// Confirmed says that all reads that the step rests on were answered live.
+	// Confirmed says that all reads that the step depends on were answered live.
 	Confirmed bool
 }
 
@@ -117,7 +117,7 @@ type ItemKey struct{ Rule, Key string }
 // Sum stands for the item, whichever rule it is of.
 func (k ItemKey) Sum() hashes.Sum { return hashes.SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
 
-// Read is a live read that a decision rests on.
+// Read is a live read that a decision depends on.
 type Read struct {
 	// Target is the index of the target that the object belongs to.
 	Target int

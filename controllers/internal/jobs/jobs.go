@@ -15,7 +15,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
-// Pool has the slots. A Cleaner asks for one, is woken when it is there, reads what the job rests on, and begins it: so nothing that was
+// Pool has the slots. A Cleaner asks for one, is woken when it is there, reads what the job depends on, and begins it: so nothing that was
 // read waits in line. It is safe for concurrent use.
 type Pool struct {
 	slots *fair.Slots
