@@ -110,11 +110,11 @@ func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 	now := p.r.clock.Now()
 	switch {
 	case waitsForObjects(&live): // it may be by those of others that come and go
-		p.mem.Awaited.ForgetLooks()
+		p.mem.Awaited.ForgetComparisons()
 		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
 		return p.mem.backOffReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
-	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.TakeLook(live, agreed):
+	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.CompareReads(live, agreed):
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, all conditions are true, but reads from the API server have not confirmed that yet."
 		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
 	case p.isDryRun():

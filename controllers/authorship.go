@@ -30,7 +30,7 @@ import (
 const (
 	// reviewAtRest is how soon an author's rights are reviewed again while no use is made of them.
 	reviewAtRest = time.Hour
-	// keyRetry is how soon a Cleaner is looked at again while there is no signing key.
+	// keyRetry is how soon a Cleaner is read again while there is no signing key.
 	keyRetry = 10 * time.Second
 )
 

@@ -122,7 +122,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
-		p.looked = true
+		p.holdsChecked = true
 		p.share.KeepPlace()
 		return p.restUntil(ctx, at, nil)
 	}
@@ -142,8 +142,8 @@ func (p *pass) endPass() {
 	if p.share.CountRead() > keptReads {
 		p.mem.judged = judged{}
 	}
-	if !p.looked {
-		p.evaluator.skipLook(p.r.clock.Now())
+	if !p.holdsChecked {
+		p.evaluator.skipCheck(p.r.clock.Now())
 	}
 	if !p.inLine {
 		p.r.pool.LeaveSlot(p.store.Key)

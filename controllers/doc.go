@@ -11,8 +11,8 @@
 //	  1 read      the Cleaner; gone ─▶ forget everything about it
 //	  2 carry on  an open run, an event that is not delivered, a deletion: life.Next says which request comes next, for both lives
 //	  3 compile   celenv, once per generation
-//	  4 listen    watches.SetInterests, before looking; not before the ttl
-//	  5 look      snapshot.Queries.Read: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
+//	  4 listen    watches.SetInterests, before observing; not before the ttl
+//	  5 observe   snapshot.Queries.Read: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
 //	  6 decide    plan.ComputePlan: pure
 //	  7 confirm   live reads ─▶ plan.ComputePlan again ─▶ plan.AgreePlans, or for a Recurring Cleaner plan.IntersectPlans
 //	  8 commit    the finalizer, then status.run, both by resourceVersion; from here on 2 acts, and a Recurring Cleaner acts at once:

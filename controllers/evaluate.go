@@ -71,9 +71,9 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 	return programs, true, nil
 }
 
-// evaluateAndAct looks, decides, and does what is decided.
+// evaluateAndAct reads the watches, decides, and does what is decided.
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
-	// 4. Listen, before looking: nothing may change unseen in between. 5. Look. 6. Decide.
+	// 4. Listen, before observing: nothing may change unseen in between. 5. Observe. 6. Decide.
 	p.evaluator.declareInterests()
 	in, decision := p.evaluator.observeAndDecide(ctx, programs)
 	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
@@ -82,7 +82,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		}
 		return p.sleepUntil(ctx, p.r.clock.Now().Add(memoryRetry), nil)
 	}
-	if p.waits { // what rules wait for was looked at; nothing is done
+	if p.waits { // what rules wait for was checked; nothing is done
 		p.reportScheduled()
 		return p.sleepUntil(ctx, p.evaluator.askAgain(reportedPlan{decision}), p.recurrence.recordTick(ctx))
 	}
@@ -175,9 +175,9 @@ func (p *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Progr
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := p.r.clock.Now()                                         // not after the snapshot
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key)) // before it: what comes in between is looked at twice
-	if since := p.mem.looks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
+	now := p.r.clock.Now()                                            // not after the snapshot
+	p.mem.checks.NoteChange(p.r.watches.News.TakeChange(p.store.Key)) // before it: what comes in between is checked twice
+	if since := p.mem.checks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
 		p.mem.Holds = p.mem.Holds.BlindAll(since)
 	}
 	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
@@ -223,10 +223,10 @@ func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	d := p.computePlan(ctx, in)
 	p.mem.evaluated, p.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
-	if p.looked = checkMemory(p.share) == nil && !stopped; p.looked {
-		p.mem.Holds, p.mem.looks = d.Holds, staleness.Looks{Steady: d.Steady, Again: d.NextCheck}
+	if p.holdsChecked = checkMemory(p.share) == nil && !stopped; p.holdsChecked {
+		p.mem.Holds, p.mem.checks = d.Holds, staleness.Checks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
-		p.skipLook(in.Now)
+		p.skipCheck(in.Now)
 	}
 	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
 	failing := int64(0)
@@ -306,11 +306,11 @@ func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func())
 	return following, end
 }
 
-// skipLook records that this pass ends without a look at whether the items that wait for `for` still match.
-func (p *evaluator) skipLook(now time.Time) {
-	p.mem.looks.TakeNews(p.r.watches.News.TakeChange(p.store.Key))
-	p.mem.looks.Skipped = true
-	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.looks.BlindSince(now))
+// skipCheck records that this pass ends without a check whether the items that wait for `for` still match.
+func (p *evaluator) skipCheck(now time.Time) {
+	p.mem.checks.NoteChange(p.r.watches.News.TakeChange(p.store.Key))
+	p.mem.checks.Skipped = true
+	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.checks.BlindSince(now))
 }
 
 // checkMemory returns errNoMemory if the pass was refused memory; its decisions must then be discarded.
@@ -330,12 +330,12 @@ func (p *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
 func (p *evaluator) askAgain(d reportedPlan) time.Time {
-	if !d.NextCheck.After(p.mem.evaluated) { // of a decision that is said again: it has been looked
+	if !d.NextCheck.After(p.mem.evaluated) { // of a decision that is said again: that check was made
 		d.NextCheck = time.Time{}
 	}
 	again := d.NextEvaluation()
 	if len(p.mem.Holds) > 0 { // also while a decision is said again
-		for _, at := range []time.Time{p.mem.looks.Steady, p.mem.looks.Again} {
+		for _, at := range []time.Time{p.mem.checks.Steady, p.mem.checks.Again} {
 			if at.After(p.mem.evaluated) {
 				again = monotime.ChooseEarlier(again, at)
 			}

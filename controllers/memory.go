@@ -42,7 +42,7 @@ type rebuilt struct {
 	journal  actionlog.Memory
 	triggers triggers.Memory
 	pauses
-	looks staleness.Looks
+	checks staleness.Checks
 	remembered.Items
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc

@@ -64,8 +64,8 @@ type pass struct {
 	reads *passReads
 	// wanted is the last decision for which rules were asked; nil if there was none.
 	wanted *plan.Plan
-	// looked says that what rules wait for was looked at as often as it should be.
-	looked bool
+	// holdsChecked says that what rules wait for was checked as often as it should be.
+	holdsChecked bool
 	// waited is how long it has waited for slots, of evaluations and of readings: that is not its own time.
 	waited time.Duration
 	// reserved is the slot that evaluations share whose live reads come after it; nil if each takes its own.

@@ -63,7 +63,7 @@ func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
 		j = life.Judgement{Why: slowReads}
 	}
 	if j.Outcome != life.JudgeFailed {
-		p.mem.Holds, p.mem.looks, p.looked = j.Plan.Holds, staleness.Looks{}, true
+		p.mem.Holds, p.mem.checks, p.holdsChecked = j.Plan.Holds, staleness.Checks{}, true
 	}
 	m.RecordJudgement(j, in.Now)
 	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}

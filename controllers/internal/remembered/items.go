@@ -71,7 +71,7 @@ func (m *Items) CountBytes() int64 {
 // evaluated last.
 func (m *Items) FitInto(room int64, evaluated time.Time) {
 	for _, forget := range []func(){
-		func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetLooks,
+		func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
 		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
 	} {
 		if m.CountBytes() <= room {
@@ -87,7 +87,7 @@ func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetDeeds(), life.Lagging{}
 	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Recreations = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
-	m.Awaited.ForgetLooks()
+	m.Awaited.ForgetComparisons()
 }
 
 // AskAgain forgets what keeps something from being tried again: its author asks for it.

@@ -29,7 +29,7 @@ func full() *Items {
 		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)
 	}
 	m.Unconfirmed.PostponeItems(map[plan.ItemKey]bool{item: true}, time.Minute, epoch)
-	m.Awaited.TakeLook(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
+	m.Awaited.CompareReads(plan.Plan{Steps: []plan.Step{step}}, plan.Plan{})
 	m.Lagging.NoteLag(&step, "8", epoch, "7")
 	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}
 	m.Patches.NotePatch(&step, "7", "8", epoch)

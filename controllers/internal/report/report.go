@@ -96,7 +96,7 @@ func (r Report) SetEvaluated(in plan.Input, d plan.Plan) {
 	}
 	r.RemoveConditions(v1alpha1.ConditionReconciling)
 	r.setDelivered()
-	r.setNext(r.announcedLook(d))
+	r.setNext(r.announcedEvaluation(d))
 }
 
 // SetWaitingForMemory says that nothing could be decided, since others take much memory. A request for an evaluation is not answered by it.
@@ -261,9 +261,9 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 	r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "The operator can read all targets.")
 }
 
-// announcedLook returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner announces neither its period nor its
+// announcedEvaluation returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner announces neither its period nor its
 // schedule, because each evaluation would then write its status.
-func (r Report) announcedLook(d plan.Plan) time.Time {
+func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 	switch {
 	case !r.Of.Cleaner.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
 		return d.Next

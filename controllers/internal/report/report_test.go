@@ -262,19 +262,19 @@ func TestAnnouncedTimes(t *testing.T) {
 func TestAnnouncedLook(t *testing.T) {
 	next, flip, pending := now.Add(time.Minute), now.Add(time.Hour), now.Add(2*time.Hour)
 	d := plan.Plan{Next: next, FlipsAt: flip}
-	if at := newTestReport(t, &v1alpha1.Cleaner{}).announcedLook(d); !at.Equal(next) {
+	if at := newTestReport(t, &v1alpha1.Cleaner{}).announcedEvaluation(d); !at.Equal(next) {
 		t.Errorf("one that cleans once announces %s", at)
 	}
 	r := newTestReport(t, staying())
-	if at := r.announcedLook(d); !at.Equal(flip) {
+	if at := r.announcedEvaluation(d); !at.Equal(flip) {
 		t.Errorf("one that stays announces %s", at)
 	}
 	d.Pending = []plan.Pending{{Until: pending}}
-	if at := r.announcedLook(d); !at.Equal(pending) {
+	if at := r.announcedEvaluation(d); !at.Equal(pending) {
 		t.Errorf("one that waits announces %s", at)
 	}
 	d.Pending, r.Work.Schedule = nil, "0 * * * *"
-	if at := r.announcedLook(d); !at.IsZero() {
+	if at := r.announcedEvaluation(d); !at.IsZero() {
 		t.Errorf("one with a schedule announces %s", at)
 	}
 }

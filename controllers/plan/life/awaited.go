@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// promptLooks is at how many looks the watches may be late to agree to what they have agreed to before.
-	promptLooks = 10
-	// shortPause and longPause lie between two looks: the first promptLooks times, and after that.
+	// promptComparisons is at how many comparisons the watches may be late to agree to what they have agreed to before.
+	promptComparisons = 10
+	// shortPause and longPause lie between two comparisons: the first promptComparisons times, and after that.
 	shortPause, longPause = time.Second, 30 * time.Second
 )
 
 // Awaited is what a Once Cleaner must not leave behind when live reads want more than the watches: what live reads have wanted at each
-// look since the first one, so that it existed when the decision was made. Objects that came later are no part of the run, and those that
-// are gone are done. The zero value is a decision without a look, or on which both agreed.
+// comparison since the first one, so that it existed when the decision was made. Objects that came later are no part of the run, and those that
+// are gone are done. The zero value is a decision without a comparison, or on which both agreed.
 type Awaited struct {
 	// wants says of each whether the watches have ever wanted it, too.
-	wants         map[hashes.Sum]bool
-	looks, pauses int
+	wants               map[hashes.Sum]bool
+	comparisons, pauses int
 }
 
-// TakeLook records what live reads want, and what of it the watches want too. It reports whether the run must wait: because the watches
+// CompareReads records what live reads want, and what of it the watches want too. It reports whether the run must wait: because the watches
 // have yet to show something, or because the two have nothing in common.
-func (a *Awaited) TakeLook(live, agreed plan.Plan) (waits bool) {
+func (a *Awaited) CompareReads(live, agreed plan.Plan) (waits bool) {
 	if a.wants == nil && len(agreed.Steps) == len(live.Steps) {
 		return false
 	}
@@ -41,30 +41,30 @@ func (a *Awaited) TakeLook(live, agreed plan.Plan) (waits bool) {
 			a.wants[deed] = false
 		}
 	}
-	a.looks++
+	a.comparisons++
 	for deed, shown := range a.wants {
 		switch {
 		case !wanted[deed]:
 			delete(a.wants, deed)
 		case both[deed]:
 			a.wants[deed] = true
-		case !shown || a.looks <= promptLooks:
+		case !shown || a.comparisons <= promptComparisons:
 			waits = true
 		}
 	}
 	return waits || hasDeeds(&live) && !hasDeeds(&agreed)
 }
 
-// NextPause is how long to wait before the next look. It does not grow with each of them: what differs may be the objects of others.
+// NextPause is how long to wait before the next comparison. It does not grow with each of them: what differs may be the objects of others.
 func (a *Awaited) NextPause() time.Duration {
-	if a.pauses++; a.pauses <= promptLooks {
+	if a.pauses++; a.pauses <= promptComparisons {
 		return shortPause
 	}
 	return longPause
 }
 
-// ForgetLooks records that there was no decision: the next look is the first one. The count of pauses continues.
-func (a *Awaited) ForgetLooks() { a.wants, a.looks = nil, 0 }
+// ForgetComparisons records that there was no decision: the next comparison is the first one. The count of pauses continues.
+func (a *Awaited) ForgetComparisons() { a.wants, a.comparisons = nil, 0 }
 
 // awaitedBytes is about how much memory one of them takes.
 const awaitedBytes = 48

@@ -58,7 +58,7 @@ func TestAwaited(t *testing.T) {
 			var a Awaited
 			for i, l := range tc.looks {
 				live := deleting(strings.Fields(l.live)...)
-				if got := a.TakeLook(live, agreeing(deleting(strings.Fields(l.watched)...), live)); got != l.waits {
+				if got := a.CompareReads(live, agreeing(deleting(strings.Fields(l.watched)...), live)); got != l.waits {
 					t.Errorf("%s: look %d waits: %t", tc.reason, i+1, got)
 				}
 			}
@@ -71,16 +71,16 @@ func TestAwaitedIsWhatChanges(t *testing.T) {
 	var a Awaited
 	first, second := deleting("x1"), deleting("x2")
 	first.Release, second.Release = &plan.Release{}, &plan.Release{}
-	if !a.TakeLook(first, agreeing(deleting("x0"), first)) {
+	if !a.CompareReads(first, agreeing(deleting("x0"), first)) {
 		t.Error("the first look does not wait")
 	}
-	if a.TakeLook(second, agreeing(deleting("x0"), second)) {
+	if a.CompareReads(second, agreeing(deleting("x0"), second)) {
 		t.Error("the release waits for what comes and goes")
 	}
 	a = Awaited{}
 	reports := deleting("a", "b")
 	reports.Steps[1].Verb = plan.VerbReport
-	if a.TakeLook(reports, agreeing(deleting("a"), reports)) {
+	if a.CompareReads(reports, agreeing(deleting("a"), reports)) {
 		t.Error("a report is waited for")
 	}
 }
@@ -88,7 +88,7 @@ func TestAwaitedIsWhatChanges(t *testing.T) {
 // The watches may be late with what they have shown before for some looks only: it may change back and forth. What they have never shown
 // is waited for as long as it takes.
 func TestAwaitedDoesNotWaitForWhatFlaps(t *testing.T) {
-	for name, looks := range map[string]int{"Flaps": promptLooks, "Never": 10 * promptLooks} {
+	for name, looks := range map[string]int{"Flaps": promptComparisons, "Never": 10 * promptComparisons} {
 		t.Run(name, func(t *testing.T) {
 			var a Awaited
 			for i := range looks {
@@ -98,12 +98,12 @@ func TestAwaitedDoesNotWaitForWhatFlaps(t *testing.T) {
 				if name == "Never" {
 					live = deleting("a", "f0", "f1", "f2", "never")
 				}
-				if !a.TakeLook(live, agreeing(deleting(watched...), live)) {
+				if !a.CompareReads(live, agreeing(deleting(watched...), live)) {
 					t.Fatalf("look %d does not wait", i+1)
 				}
 			}
 			live := deleting("a", "f0", "f1", "f2")
-			if a.TakeLook(live, agreeing(deleting("a", "f1", "f2"), live)) {
+			if a.CompareReads(live, agreeing(deleting("a", "f1", "f2"), live)) {
 				t.Error("it waits on")
 			}
 		})
@@ -112,15 +112,15 @@ func TestAwaitedDoesNotWaitForWhatFlaps(t *testing.T) {
 
 func TestPausesOfAwaitedDoNotGrowWithEachLook(t *testing.T) {
 	var a Awaited
-	for i := range 3 * promptLooks {
+	for i := range 3 * promptComparisons {
 		want := time.Second
-		if i >= promptLooks {
+		if i >= promptComparisons {
 			want = 30 * time.Second
 		}
 		if got := a.NextPause(); got != want {
 			t.Errorf("pause %d takes %s, want %s", i+1, got, want)
 		}
-		a.ForgetLooks()
+		a.ForgetComparisons()
 	}
 }
 
@@ -166,7 +166,7 @@ func TestAnyChurn(t *testing.T) {
 				since = maps.Clone(now)
 			}
 			maps.DeleteFunc(since, func(uid string, _ bool) bool { return !now[uid] })
-			if !a.TakeLook(live, both) {
+			if !a.CompareReads(live, both) {
 				in := map[string]bool{}
 				for i := range both.Steps {
 					uid := string(both.Steps[i].Object.UID)
