@@ -235,8 +235,8 @@ type releaseReader struct{ pass *pass }
 
 func releaseOf(p *pass) releaseReader { return releaseReader{p} }
 
-// takeReading waits for the slot in which a record of a release is read: that is not the pass's own time.
-func (r releaseReader) takeReading(ctx context.Context) (leave func(), err error) {
+// takeReadSlot waits for the slot in which a record of a release is read: that is not the pass's own time.
+func (r releaseReader) takeReadSlot(ctx context.Context) (leave func(), err error) {
 	began := r.pass.r.clock.Now()
 	defer func() { r.pass.waited += r.pass.r.clock.Since(began) }()
 	slot, err := r.pass.r.workers.TakeSlot(ctx, r.pass.r.readings, r.pass.store.Key)
@@ -301,7 +301,7 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 func (r releaseReader) readUnlessChanged(ctx context.Context, read func(context.Context, helm.ReadSlot)) error {
 	following, end := followCleaner(ctx, r.pass)
 	defer end()
-	limited, slot, stop := helm.LimitTime(following, r.pass.r.clock, readingLimit, r.takeReading)
+	limited, slot, stop := helm.LimitTime(following, r.pass.r.clock, readingLimit, r.takeReadSlot)
 	defer stop()
 	read(limited, slot)
 	if following.Err() != nil && ctx.Err() == nil {

@@ -49,7 +49,7 @@ func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 		w.marks = rehearsed.MarkItems(d)
 		p.mem.Rehearsed.ForgetOthers(w.marks)
 	}
-	w.takeDecision(in, d)
+	w.recordDecision(in, d)
 	for ; p.asksForDeeds(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
 		end, err := w.doBatch(ctx)
 		switch {
@@ -80,8 +80,8 @@ type batches struct {
 	later bool
 }
 
-// takeDecision records a decision on the watches.
-func (w *batches) takeDecision(in plan.Input, d plan.Plan) {
+// recordDecision records a decision on the watches.
+func (w *batches) recordDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
 	w.recurrence.forgetReports(d)
 	w.todo = w.recurrence.leaveOutUnconfirmed(d)
@@ -376,7 +376,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 // decideAgain reads the watches and decides again.
 func (w *batches) decideAgain(ctx context.Context) {
 	in := w.evaluator.observeInput(ctx, w.in.Programs)
-	w.takeDecision(in, w.evaluator.decideAndRemember(ctx, in))
+	w.recordDecision(in, w.evaluator.decideAndRemember(ctx, in))
 }
 
 // callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.

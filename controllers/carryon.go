@@ -33,7 +33,7 @@ type openRun struct{ *pass }
 func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 	defer func() { p.inLine = req.InLine }()
 	p.mem.run.NewPass()
-	p.takeUninstall(ctx)
+	p.receiveUninstall(ctx)
 	if p.mem.run.Busy && p.store.Cleaner.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.store.Cleaner.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
 		p.mem.stopUninstall()
 	}
@@ -258,8 +258,8 @@ func (r *CleanerReconciler) newEnvironment() uninstalls.Environment {
 	}
 }
 
-// takeUninstall records the end of an uninstall in the pool.
-func (p *openRun) takeUninstall(ctx context.Context) {
+// receiveUninstall records the end of an uninstall in the pool.
+func (p *openRun) receiveUninstall(ctx context.Context) {
 	select {
 	case end := <-p.mem.ended:
 		if end.Run != p.mem.run.Number {

@@ -26,7 +26,7 @@ func (p *pass) isDryRun() bool { return p.store.Cleaner.Common().Mode == v1alpha
 func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.IsAlone() {
-			b.executor.takeOutcome(s, actuate.NewDone(""))
+			b.executor.recordOutcome(s, actuate.NewDone(""))
 		} else {
 			left = append(left, *s)
 			b.mem.Rehearsed.AddStep(s, b.marks)

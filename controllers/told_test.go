@@ -253,7 +253,7 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 			o.mem.run.Busy = true
 			o.mem.ended <- tc.end
 			for range 2 { // the second finds nothing
-				o.openRun.takeUninstall(t.Context())
+				o.openRun.receiveUninstall(t.Context())
 			}
 			m := &o.mem.run
 			if m.Busy != tc.busy || m.Uninstalled != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {

@@ -95,7 +95,7 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
-			done := b.takeOutcome(s, out)
+			done := b.recordOutcome(s, out)
 			if done {
 				c.MarkSucceeded(i)
 			} else {
@@ -183,8 +183,8 @@ func (b *executor) namedVersion(s *plan.Step) string {
 	return s.Object.ResourceVersion
 }
 
-// takeOutcome records the outcome of a step, and reports whether it succeeded.
-func (b *executor) takeOutcome(s *plan.Step, out actuate.Outcome) bool {
+// recordOutcome records the outcome of a step, and reports whether it succeeded.
+func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.r.clock.Now(), s.Object.UID
 	b.journal.TellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {

@@ -61,7 +61,7 @@ func TestWhatMayHaveBeenDoneCounts(t *testing.T) {
 				c.Spec.Limits = &v1alpha1.Limits{MaxActions: 10}
 				b := executing(t, newRig(t, c), ofRun)
 				out := actuate.Outcome{Answer: life.Answer{Kind: tc.kind, Why: "why", RetryAfter: time.Minute}}
-				if got := b.takeOutcome(stepOn(plan.VerbDelete, "uid-a"), out); got != tc.done {
+				if got := b.recordOutcome(stepOn(plan.VerbDelete, "uid-a"), out); got != tc.done {
 					t.Errorf("it is done: %t", got)
 				}
 				if deeds := len(b.mem.Done) == 1; deeds != tc.deeds {

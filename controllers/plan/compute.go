@@ -122,7 +122,7 @@ type Plan struct {
 	Reason, Message string
 	// Conditions is what each condition gave; nil when they were not evaluated.
 	Conditions []v1alpha1.ConditionOutcome
-	// Steps are in the order in which they are taken: those of rules, then those of targets, of which the ones that no
+	// Steps are in the order in which they are carried out: those of rules, then those of targets, of which the ones that no
 	// condition sees go first. A plan that is Blocked lists what it would have done.
 	Steps []Step
 	// Release is to be uninstalled after the steps; nil if there is none, or if it was not read.
@@ -141,7 +141,7 @@ type Plan struct {
 	Deferred    []ItemKey
 	DeferReason string
 	DeferDetail string
-	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be taken.
+	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be carried out.
 	Confirm []Read
 	// Holds is input to the next ComputePlan.
 	Holds fortimers.Holds

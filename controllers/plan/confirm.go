@@ -85,7 +85,7 @@ type reads struct {
 // gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
-// addReads takes that reads of a stage are needed.
+// addReads records that reads of a stage are needed.
 func (r *reads) addReads(stage int, wanted []Read) {
 	switch {
 	case len(r.next) == 0 || stage < r.stage:
@@ -113,7 +113,7 @@ func (r *reads) nextReads() []Read {
 	return out
 }
 
-// addNamed takes the objects that an item depends on by their names, with those that it depended on before. It is false if there is no
+// addNamed records the objects that an item depends on by their names, with those that it depended on before. It is false if there is no
 // room for them: then neither the item nor those after it are of this batch.
 func (r *reads) addNamed(of map[Read]bool) bool {
 	n := len(r.named)

@@ -54,8 +54,8 @@ func (r folding) foldDeeds() {
 		r.reserved = append(r.reserved, f.deed)
 	}
 	for _, d := range r.reserved {
-		if r.takesObject(d) {
-			r.taken[d.object.Identify()] = true
+		if r.claimsObject(d) {
+			r.claimed[d.object.Identify()] = true
 		}
 	}
 }

@@ -103,11 +103,11 @@ type deed struct {
 	patch  []byte  // what it says if the item has it for itself
 }
 
-// taking evaluates the actions of a rule for an item.
-type taking struct{ *deciding }
+// choosing evaluates the actions of a rule for an item.
+type choosing struct{ *deciding }
 
-// takeItem adds what is done with an item, unless there is an error, or something forbids it.
-func (r taking) takeItem(c *candidate) {
+// chooseActions adds what is done with an item, unless there is an error, or something forbids it.
+func (r choosing) chooseActions(c *candidate) {
 	a := &acting{candidate: c}
 	withheld, err := r.askActions(a)
 	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
@@ -117,7 +117,7 @@ func (r taking) takeItem(c *candidate) {
 		r.addError(r.nameCandidate(c), err)
 		return
 	}
-	if slices.ContainsFunc(a.deeds, func(d deed) bool { return r.takesObject(d) && r.taken[d.object.Identify()] }) {
+	if slices.ContainsFunc(a.deeds, func(d deed) bool { return r.claimsObject(d) && r.claimed[d.object.Identify()] }) {
 		return
 	}
 	for i := range withheld {
@@ -148,13 +148,13 @@ func (d *decider) mayAct(id ItemKey) bool {
 	return !d.in.Failed[id] && (d.in.Only == nil || d.in.Only[id])
 }
 
-// takesObject says that no rule that comes later acts on the object of a deed: a report takes nothing from anybody.
-func (r *deciding) takesObject(d deed) bool {
+// claimsObject says that no rule that comes later acts on the object of a deed: a report claims nothing.
+func (r *deciding) claimsObject(d deed) bool {
 	return d.object != nil && r.rule.Actions[d.action].Report == nil
 }
 
 // askActions asks the actions about an item. A step that is withheld ends them.
-func (r taking) askActions(a *acting) ([]Withheld, *expr.Error) {
+func (r choosing) askActions(a *acting) ([]Withheld, *expr.Error) {
 	for i := range r.rule.Actions {
 		action := &r.rule.Actions[i]
 		applies, err := a.item.EvaluateActionWhen(i)
@@ -187,7 +187,7 @@ func (r taking) askActions(a *acting) ([]Withheld, *expr.Error) {
 }
 
 // findActionObject finds what an action is about.
-func (r taking) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
+func (r choosing) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 	action := &r.rule.Actions[i]
 	d = deed{action: i, object: a.object, target: a.target}
 	switch {
@@ -213,7 +213,7 @@ func (r taking) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 }
 
 // hasNothingToDo says that an action has nothing to do with an object.
-func (r taking) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
+func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
 	switch verb {
 	case VerbDelete:
 		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
@@ -245,9 +245,9 @@ func (o *Object) endsWithin(grace *int64) bool {
 }
 
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.
-func (r taking) isWaiting(a *acting) bool {
+func (r choosing) isWaiting(a *acting) bool {
 	for _, d := range a.deeds {
-		if r.takesObject(d) && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
+		if r.claimsObject(d) && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true
 		}
 	}
@@ -276,7 +276,7 @@ func (d *decider) isDeferred(item ItemKey, o *Object) bool {
 	return true
 }
 
-// addWithheld adds a step that is not taken, as far as there is room.
+// addWithheld adds a step that is not carried out, as far as there is room.
 func (d *decider) addWithheld(w Withheld) {
 	if len(d.p.Withheld) < MaxWithheld {
 		w.Object = showName(w.Step.Object.NameFor(d.in.Owner.Namespace))
@@ -323,7 +323,7 @@ func (r *deciding) makeStep(action int, o *Object) Step {
 	return s
 }
 
-// joinReasons says why a step is taken, of which the items have reasons of their own.
+// joinReasons says why a step is wanted, of which the items have reasons of their own.
 func joinReasons(items []*acting) string {
 	if n := len(items) - 1; n > 0 && items[0].reason != "" {
 		return fmt.Sprintf("%s, and %d more", strings.TrimSuffix(items[0].reason, "."), n)

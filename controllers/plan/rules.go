@@ -29,8 +29,8 @@ type decider struct {
 	retain      func(path string, bytes int) bool
 	// gate are the reads that all steps depend on, and that were not answered yet.
 	gate []Read
-	// taken is what earlier rules act on: an object is acted on by the first rule that wants it.
-	taken map[types.UID]bool
+	// claimed is what earlier rules act on: an object is acted on by the first rule that wants it.
+	claimed map[types.UID]bool
 	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
 	// the timers must start again; zero: there are none.
 	newHolds int
@@ -39,7 +39,7 @@ type decider struct {
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, taken: map[types.UID]bool{}}
+	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]bool{}}
 	for _, read := range (evidence{in}).gateReads() {
 		if !(evidence{in}).isConfirmed(read) {
 			d.gate = append(d.gate, read)
@@ -72,7 +72,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 func (in *Input) DecideSteps(e *celenv.Evaluation, p *Plan, done []types.UID) {
 	d := in.decideRules(e, p)
 	for _, uid := range done {
-		d.taken[uid] = true
+		d.claimed[uid] = true
 	}
 	in.addTargetSteps(d)
 }
@@ -141,7 +141,7 @@ func (r *deciding) decideRule() {
 			case c.until.After(r.in.Now):
 				r.addPending(pending, c)
 			default:
-				taking{r}.takeItem(c)
+				choosing{r}.chooseActions(c)
 			}
 		}
 	}
@@ -286,7 +286,7 @@ func (r *deciding) nameItem(item *celenv.Item, o *Object) (string, *expr.Error) 
 	}
 }
 
-// holdItem takes that `when` holds for an item. It is not ok if there is an error.
+// holdItem records that `when` holds for an item. It is not ok if there is an error.
 func (r *deciding) holdItem(c *candidate) bool {
 	c.holdKey = c.key
 	length, err := c.item.EvaluateFor()
@@ -361,7 +361,7 @@ func (r *deciding) recordUnknown(item *celenv.Item) {
 	}
 }
 
-// addPending takes that an item waits for its hold. Several that share one are one row.
+// addPending records that an item waits for its hold. Several that share one are one row.
 func (r *deciding) addPending(rows map[string]int, c *candidate) {
 	if i, ok := rows[c.holdKey]; ok {
 		if row := &r.p.Pending[i]; c.until.Before(row.Until) {
@@ -473,7 +473,7 @@ func (r *deciding) nameOf(item *celenv.Item) string {
 	return ""
 }
 
-// addError takes an error of an item, or, without a key, of the whole rule.
+// addError records an error of an item, or, without a key, of the whole rule.
 func (r *deciding) addError(key string, err *expr.Error) { r.errors.addError(r.rule.Name, key, err, 1) }
 
 // makeError is an error in a field of the rule that no expression gave.
@@ -496,7 +496,7 @@ type itemErrors struct {
 
 type errorID struct{ rule, field, message string }
 
-// addError takes an error that happened to so many items, of which the first has a key.
+// addError records an error that happened to so many items, of which the first has a key.
 func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
 	message := err.Message
 	if err.Line > 0 {

@@ -127,7 +127,7 @@ type Read struct {
 	All bool
 }
 
-// Withheld is a step that is not taken, because its object is protected.
+// Withheld is a step that is not carried out, because its object is protected.
 type Withheld struct {
 	Step Step
 	// Object names the object for people.
@@ -181,7 +181,7 @@ func IntersectPlans(first, last Plan) Plan {
 	return keepWanted(first, last, func(s *Step) bool { return s.Confirmed })
 }
 
-// keepWanted is the last plan with those of its steps that may be taken and that the first plan wanted too, as IntersectPlans says.
+// keepWanted is the last plan with those of its steps that may be carried out and that the first plan wanted too, as IntersectPlans says.
 func keepWanted(first, last Plan, may func(*Step) bool) Plan {
 	out := last
 	out.Steps = nil

@@ -115,10 +115,10 @@ func (in *Input) addTargetSteps(d *decider) {
 			for _, o := range in.Snapshot[i].Objects {
 				id := o.Identify()
 				s, is := seen[id]
-				if is != bySome || d.taken[id] {
+				if is != bySome || d.claimed[id] {
 					continue
 				}
-				d.taken[id] = true
+				d.claimed[id] = true
 				if is {
 					o = s.ownObject(o)
 				}

@@ -97,7 +97,7 @@ func (p *Stored) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner,
 	if err := send(next, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
-	p.takeAnswer(next)
+	p.adoptAnswer(next)
 	return nil
 }
 
@@ -147,8 +147,8 @@ func (p *Stored) ReadMetadata() v1alpha1.Owner {
 	return out
 }
 
-// takeAnswer replaces the Cleaner by the one in the API server's response. It keeps the draft of the report.
-func (p *Stored) takeAnswer(c v1alpha1.Owner) {
+// adoptAnswer replaces the Cleaner by the one in the API server's response. It keeps the draft of the report.
+func (p *Stored) adoptAnswer(c v1alpha1.Owner) {
 	draft := *p.Cleaner.State()
 	p.Read = c
 	p.Cleaner = c.DeepCopyOwner()
@@ -236,7 +236,7 @@ func (p *Stored) RereadCleaner(ctx context.Context) error {
 	if _, err := signedrecords.VerifyRecord(p.Ring, c); err != nil || p.memory.isOutdated(c.State()) {
 		return ErrOutdated
 	}
-	p.takeAnswer(c)
+	p.adoptAnswer(c)
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 type lanes struct {
 	mu    sync.Mutex
 	order []*lane
-	turn  int
+	// first is the place of the lane that is the first among equals.
+	first int
 }
 
 // lane is what is left of one lane, in its order, and how many places it has.
@@ -31,7 +32,7 @@ func RunInLanes(atATime int, of []string, after string, do func(i int)) (next st
 	l := newLanes(of, after)
 	next = l.nextAfter(atATime)
 	RunParallel(atATime, len(of), func(int) {
-		c, i := l.take()
+		c, i := l.takePlace()
 		defer l.giveBack(c)
 		do(i)
 	})
@@ -49,7 +50,7 @@ func newLanes(of []string, after string) *lanes {
 	l := &lanes{}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		if l.order = append(l.order, byName[name]); name <= after {
-			l.turn = len(l.order)
+			l.first = len(l.order)
 		}
 	}
 	return l
@@ -62,26 +63,26 @@ func (l *lanes) nextAfter(atATime int) string {
 	case n == 0:
 		return ""
 	case n <= atATime:
-		return l.order[l.turn%n].name
+		return l.order[l.first%n].name
 	default:
-		return l.order[(l.turn+atATime-1)%n].name
+		return l.order[(l.first+atATime-1)%n].name
 	}
 }
 
-// take gives what is next, and its lane. There must be something left.
-func (l *lanes) take() (*lane, int) {
+// takePlace gives what is next, and its lane. There must be something left.
+func (l *lanes) takePlace() (*lane, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var next *lane
-	turn := 0
+	first := 0
 	for n := range l.order {
-		at := (l.turn + n) % len(l.order)
+		at := (l.first + n) % len(l.order)
 		if c := l.order[at]; len(c.left) > 0 && (next == nil || c.has < next.has) {
-			next, turn = c, at+1
+			next, first = c, at+1
 		}
 	}
 	i := next.left[0]
-	next.left, next.has, l.turn = next.left[1:], next.has+1, turn
+	next.left, next.has, l.first = next.left[1:], next.has+1, first
 	return next, i
 }
 

@@ -49,7 +49,7 @@ func TestLanes(t *testing.T) {
 		last, has, running := map[string]int{}, map[string]int{}, []*lane{}
 		for taken := 0; taken < len(of) || len(running) > 0; {
 			if taken < len(of) && len(running) < places && rapid.Bool().Draw(t, "take") || len(running) == 0 {
-				c, i := l.take()
+				c, i := l.takePlace()
 				before, known := last[c.name]
 				if of[i] != c.name || known && i <= before {
 					t.Fatalf("%d of %q comes after %d in lane %q", i, of[i], before, c.name)
@@ -104,7 +104,7 @@ func TestLanesTakeTurnsToBeFirst(t *testing.T) {
 		for range (lanes + places - 1) / places {
 			l := newLanes(of, after)
 			for range min(places, lanes) {
-				c, _ := l.take()
+				c, _ := l.takePlace()
 				served[c.name] = true
 			}
 			after = newLanes(of, after).nextAfter(places)

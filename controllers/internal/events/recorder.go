@@ -96,7 +96,7 @@ func (r *Recorder) describeSeries(s *series) (e *eventsv1.Event, known bool) {
 
 // settleSeries records the result of writing a series with a count.
 func (r *Recorder) settleSeries(s *series, count int32, err error) {
-	r.withShares(func(a *shares) { a.takeWritten(s, count, err, r.clock.Now()) })
+	r.withShares(func(a *shares) { a.recordWritten(s, count, err, r.clock.Now()) })
 	r.wakeDispatcher()
 }
 

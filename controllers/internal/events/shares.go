@@ -192,8 +192,8 @@ func (a *shares) nextSeries(now time.Time) (s *series, wait time.Duration) {
 	return nil, wait
 }
 
-// takeWritten records the result of writing a series with a count.
-func (a *shares) takeWritten(s *series, count int32, err error, now time.Time) {
+// recordWritten records the result of writing a series with a count.
+func (a *shares) recordWritten(s *series, count int32, err error, now time.Time) {
 	s.of.writing = false
 	a.writing--
 	switch {

@@ -52,7 +52,7 @@ func (w *world) write(err error) string {
 		return ""
 	}
 	said := fmt.Sprintf("%s %s %d", s.id.Regarding.Namespace, s.id.Note, s.count)
-	w.takeWritten(s, s.count, err, w.now)
+	w.recordWritten(s, s.count, err, w.now)
 	return said
 }
 
@@ -134,7 +134,7 @@ func TestANamespaceHasOneRequestUnderWay(t *testing.T) {
 	hanging, _ := w.nextSeries(w.now)
 	expect(t, "the first", "hangs", hanging.id.Regarding.Namespace)
 	expect(t, "others", []string{"shop a 1", "shop b 1"}, w.all())
-	w.takeWritten(hanging, 1, nil, w.now)
+	w.recordWritten(hanging, 1, nil, w.now)
 	expect(t, "then", []string{"hangs b 1"}, w.all())
 }
 

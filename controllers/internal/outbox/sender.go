@@ -77,7 +77,7 @@ type Delivery struct {
 	Attempts int
 	// Last is why the last of them failed. That no answer came is shown a fixed time after the attempt has begun.
 	Last Failure
-	// Next is when it is tried again; zero while an attempt is under way or waits for its turn.
+	// Next is when it is tried again; zero while an attempt is under way or waits for its slots.
 	Next time.Time
 }
 
@@ -315,7 +315,7 @@ func (s *Sender) deliverRun(ctx context.Context, d *delivery, later func(time.Ti
 	for {
 		sink, quiet, standing := s.prepareAttempt(d)
 		s.sleepUntil(ctx, quiet)
-		tried, ok := s.attemptInTurn(ctx, d, sink, standing, later)
+		tried, ok := s.attemptInSlots(ctx, d, sink, standing, later)
 		if ctx.Err() != nil {
 			return
 		}
@@ -361,10 +361,10 @@ func (s *Sender) prepareAttempt(d *delivery) (to Sink, at time.Time, standing in
 	return d.sink, at, d.standing
 }
 
-// attemptInTurn makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
+// attemptInSlots makes an attempt as soon as its sink, its namespace and all workers have room for it. It is not tried when the
 // sink changes before, or ctx is done. Of an attempt that a namespace gets no answer to, the slots are given back when that is
 // shown: else others that wait for them could tell how long it took.
-func (s *Sender) attemptInTurn(ctx context.Context, d *delivery, sink Sink, standing int, later func(time.Time, func())) (tried attemptResult, ok bool) {
+func (s *Sender) attemptInSlots(ctx context.Context, d *delivery, sink Sink, standing int, later func(time.Time, func())) (tried attemptResult, ok bool) {
 	ofSink := s.pools.enterPool("sink "+d.key.Namespace+" "+parseSinkHost(sink.URL), s.ofSink)
 	ofNamespace := s.pools.enterPool("namespace "+d.key.Namespace, s.ofNamespace)
 	var taken []*pool

@@ -140,12 +140,12 @@ func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.
 			l.Rows[i] = Entry{State: RowKept, Failed: err.Error(), Doubt: true}
 			continue
 		}
-		l.Rows[i].takeSight(&row, s, now)
+		l.Rows[i].recordSight(&row, s, now)
 	}
 	l.RowsRead = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
 }
 
-func (e *Entry) takeSight(row *plan.Row, s Sight, now time.Time) {
+func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
 	if e.unread = s.Failed != ""; e.unread {
 		if e.looks++; e.looks >= maxLooks && e.Blind {
 			e.Blind, e.Doubt = false, true
