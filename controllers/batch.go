@@ -50,7 +50,7 @@ func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 		p.mem.Rehearsed.ForgetOthers(w.marks)
 	}
 	w.recordDecision(in, d)
-	for ; p.asksForDeeds(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
+	for ; p.hasStepsLeft(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
 		end, err := w.doBatch(ctx)
 		switch {
 		case err != nil, end == allDecided:
@@ -357,7 +357,7 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	if b.executor.unsent && len(b.executor.acted) == 0 {
 		return false, cleanerstore.ErrOutdated
 	}
-	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsDeed() }), nil
+	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsChange() }), nil
 }
 
 // decideAfter decides again after a batch that has changed something.
@@ -381,7 +381,7 @@ func (w *batches) decideAgain(ctx context.Context) {
 
 // callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
 func (w *batches) callsForItself() bool {
-	return w.recurrence.asksForDeeds(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
+	return w.recurrence.hasStepsLeft(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
 }
 
 // endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
@@ -389,21 +389,21 @@ func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 	if err := checkMemory(p.share); err != nil { // it is unknown what is left to do
 		return reportedPlan{d}, err
 	}
-	if p.asksForDeeds(todo) {
+	if p.hasStepsLeft(todo) {
 		return p.mem.paused, nil
 	}
-	if !p.asksForDeeds(d) && p.triggers.OverWith(d) {
+	if !p.hasStepsLeft(d) && p.triggers.OverWith(d) {
 		p.triggers.PassTick() // also if what follows cannot be recorded
 	}
 	if err := p.finishRecurring(ctx); err != nil {
 		return reportedPlan{d}, err
 	}
 	switch {
-	case p.asksForDeeds(d) && len(p.mem.Rehearsed) > 0:
+	case p.hasStepsLeft(d) && len(p.mem.Rehearsed) > 0:
 		d = p.describeRehearsal(d)
 		d.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
 		return reportedPlan{d}, p.endTick(ctx, d)
-	case p.asksForDeeds(d):
+	case p.hasStepsLeft(d):
 		return p.describeUnconfirmed(d), nil
 	}
 	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
@@ -462,8 +462,8 @@ func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
 	return out
 }
 
-// asksForDeeds reports whether a decision has steps left, not counting reports that were already made.
-func (p *recurrence) asksForDeeds(d plan.Plan) bool {
-	deeds := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsDeed() })
-	return d.Verdict == v1alpha1.VerdictAct && (deeds || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
+// hasStepsLeft reports whether a decision has steps left, not counting reports that were already made.
+func (p *recurrence) hasStepsLeft(d plan.Plan) bool {
+	changes := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsChange() })
+	return d.Verdict == v1alpha1.VerdictAct && (changes || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
 }

@@ -388,7 +388,7 @@ func findReported(p *pass) statusfindings.Reported {
 	now, out, seen := p.r.clock.Now(), statusfindings.Reported{}, map[plan.ItemKey]bool{}
 	for i := range p.wanted.Steps {
 		s := &p.wanted.Steps[i]
-		if s.IsDeed() {
+		if s.IsChange() {
 			continue
 		}
 		for _, item := range s.ListItems() {

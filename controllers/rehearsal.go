@@ -68,7 +68,7 @@ func (p *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		if !s.IsDeed() {
+		if !s.IsChange() {
 			continue
 		}
 		if slices.ContainsFunc(s.ListItems(), p.mem.Rehearsed.HasItem) {

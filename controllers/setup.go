@@ -97,12 +97,12 @@ const (
 )
 
 const (
-	// mostEvaluations is how many evaluations there are at a time at most, which all take memory, and deedsAtATime how many requests that
+	// mostEvaluations is how many evaluations there are at a time at most, which all take memory, and changesAtATime how many requests that
 	// change something.
 	mostEvaluations = 8
 	// shortEvaluations is how many more there are of namespaces whose evaluations were short.
 	shortEvaluations = 1
-	deedsAtATime     = 128
+	changesAtATime   = 128
 	// readingsAtATime is how many records of releases are read at a time: what each may cost is not added up.
 	readingsAtATime = 1
 )
@@ -146,7 +146,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	factory := clients.NewFactory(clients.Config{
 		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		Protection: opts.newProtection(), Slots: fair.NewSlots(deedsAtATime, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
+		Protection: opts.newProtection(), Slots: fair.NewSlots(changesAtATime, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
 	})
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {

@@ -87,7 +87,7 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 		}
 		b.mem.lane = actuate.RunSteps(steps, b.mem.lane, func(n int) {
 			s := steps[n]
-			if !s.IsDeed() { // a report asks for nothing
+			if !s.IsChange() { // a report asks for nothing
 				outcomes[n] = actuate.NewDone("")
 				return
 			}
@@ -125,7 +125,7 @@ func (b *executor) readySteps(ctx context.Context, c *life.Course) []int {
 			switch s := &c.Steps[i]; {
 			case broken[i] && !b.refoldStep(s, others):
 				c.MarkFailed(i)
-			case s.Verb == plan.VerbPatch && b.mem.Patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.DeedFollows(i):
+			case s.Verb == plan.VerbPatch && b.mem.Patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.ChangeFollows(i):
 				c.MarkSucceeded(i)
 				stood = true
 			default:
@@ -197,7 +197,7 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
 	case life.AnswerDone, life.AnswerNotFound:
 		b.acted = append(b.acted, *s)
-		if !s.IsDeed() {
+		if !s.IsChange() {
 			for _, item := range s.ListItems() {
 				b.mem.Told.NoteReport(item, reportdedup.VersionOf(s), now, b.retryPeriod())
 			}
@@ -206,7 +206,7 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.recordDone(s, out, now)
 		return true
 	case life.AnswerLost, life.AnswerUnknown: // it may have been done, so it counts
-		b.noteDeed(s, now)
+		b.noteAction(s, now)
 		b.answerOf(uid).Lost = true
 		b.recordRefused(uid, out, now)
 	case life.AnswerRefused:
@@ -241,7 +241,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 		b.journal.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {
-		b.noteDeed(s, now)
+		b.noteAction(s, now)
 	}
 	b.versions[uid] = out.Version
 }
@@ -264,10 +264,10 @@ func (b *executor) recordRefused(uid types.UID, out actuate.Outcome, now time.Ti
 	}
 }
 
-// noteDeed remembers an action for limits, if there are any.
-func (b *executor) noteDeed(s *plan.Step, now time.Time) {
+// noteAction remembers an action for limits, if there are any.
+func (b *executor) noteAction(s *plan.Step, now time.Time) {
 	if l := b.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
-		b.mem.Done = b.mem.Done.AddDeed(b.in.MakeDeed(s, now))
+		b.mem.Done = b.mem.Done.AddAction(b.in.MakeAction(s, now))
 	}
 }
 

@@ -357,7 +357,7 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 	if len(last.Errors) > 0 {
 		n.t.Errorf("errors: %v", last.Errors)
 	}
-	return slices.DeleteFunc(plan.IntersectPlans(first, last).Steps, func(s plan.Step) bool { return !s.IsDeed() })
+	return slices.DeleteFunc(plan.IntersectPlans(first, last).Steps, func(s plan.Step) bool { return !s.IsChange() })
 }
 
 // act carries a step out.

@@ -68,7 +68,7 @@ type Input struct {
 	// Unseen are the objects that are shown as this process has left them, after a change that the watches have not shown: it is unknown whether
 	// the holds of their items continue.
 	Unseen map[types.UID]bool
-	// Done are the deeds of this process, as far as limits still count them.
+	// Done are the actions of this process, as far as limits still count them.
 	Done limits.Done
 	// Backoff is which objects wait after failures.
 	Backoff backoff.Failures
@@ -297,7 +297,7 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 	if !limits.IsAny(in.Spec.Limits) {
 		return p
 	}
-	switch excess, err := in.newCheck().FindExcess(p.listDeeds()); {
+	switch excess, err := in.newCheck().FindExcess(p.listActions()); {
 	case err != nil:
 		return invalidPlan(err.Error())
 	case excess.Limit != "":
@@ -320,12 +320,12 @@ func (in limiting) newCheck() limits.Check {
 	return check
 }
 
-// listDeeds are the steps as limits count them.
-func (p *Plan) listDeeds() []limits.Deed {
-	var out []limits.Deed
+// listActions are the steps as limits count them.
+func (p *Plan) listActions() []limits.Action {
+	var out []limits.Action
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.IsDeed() {
-			out = append(out, limits.Deed{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)})
+		if s := &p.Steps[i]; s.IsChange() {
+			out = append(out, limits.Action{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)})
 		}
 	}
 	return out
@@ -333,7 +333,7 @@ func (p *Plan) listDeeds() []limits.Deed {
 
 // needGate asks for the reads that all steps depend on.
 func (in *Input) needGate(d *decider) {
-	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.IsDeed() }) {
+	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.IsChange() }) {
 		d.reads.addReads(gate, d.gate)
 	}
 }

@@ -241,7 +241,7 @@ func (r confirming) stageField(stage int) string {
 // refuses every version of it but the one that was decided on.
 func (r confirming) actionReads(a *acting) []Read {
 	var out []Read
-	for _, d := range a.deeds {
+	for _, d := range a.actions {
 		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.Identify() == a.object.Identify() {
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 // fold is one step in the making: what one action does to one object, for all items that want it. Items of which all
 // reads were answered are apart from those of which they were not, so that a batch can end with the former.
 type fold struct {
-	deed
+	itemAction
 	items     []*acting
 	confirmed bool
 	// last is the place of the last item of it, or of what comes before it.
@@ -41,17 +41,17 @@ type foldID struct {
 // folding makes steps of what a rule does.
 type folding struct{ *deciding }
 
-// foldDeeds makes steps of what is done with the items, and adds them to the plan. An error in a patch is one of its items,
+// foldActions makes steps of what is done with the items, and adds them to the plan. An error in a patch is one of its items,
 // of which nothing is done then.
-func (r folding) foldDeeds() {
-	folds := r.groupDeeds()
+func (r folding) foldActions() {
+	folds := r.groupActions()
 	for !r.makePatches(folds) && r.chargeBytes("actions", len(r.acting)) { // each time for fewer items
 		r.acting = slices.DeleteFunc(r.acting, func(a *acting) bool { return a.failed })
-		folds = r.groupDeeds()
+		folds = r.groupActions()
 	}
 	r.addSteps(folds)
 	for _, f := range folds {
-		r.reserved = append(r.reserved, f.deed)
+		r.reserved = append(r.reserved, f.itemAction)
 	}
 	for _, d := range r.reserved {
 		if r.claimsObject(d) {
@@ -60,15 +60,15 @@ func (r folding) foldDeeds() {
 	}
 }
 
-// groupDeeds groups deeds with the same action and object into folds, ordered by item, then by action. A fold of several items is placed
+// groupActions groups what the same action does to the same object into folds, ordered by item, then by action. A fold of several items is placed
 // at its last item, so that all its dependencies come before it.
-func (r folding) groupDeeds() []*fold {
+func (r folding) groupActions() []*fold {
 	all := make([]*fold, 0, len(r.acting))
 	at := make(map[foldID]*fold, len(r.acting))
 	deleted := map[types.UID]int{} // by which action, from 1
 	for place, a := range r.acting {
 		var mine []*fold
-		for _, d := range a.deeds {
+		for _, d := range a.actions {
 			id, deletes := foldID{action: d.action, confirmed: a.confirmed}, r.rule.Actions[d.action].Delete != nil
 			if d.object == nil {
 				id.item = place + 1
@@ -83,7 +83,7 @@ func (r folding) groupDeeds() []*fold {
 			}
 			f := at[id]
 			if f == nil {
-				f = &fold{deed: d, confirmed: a.confirmed}
+				f = &fold{itemAction: d, confirmed: a.confirmed}
 				at[id] = f
 				all = append(all, f)
 			} else {
@@ -92,7 +92,7 @@ func (r folding) groupDeeds() []*fold {
 			f.items = append(f.items, a)
 			f.last = place
 			f.before = append(f.before, mine...)
-			if len(a.deeds) > 1 {
+			if len(a.actions) > 1 {
 				mine = append(mine, f)
 			}
 		}
@@ -168,10 +168,10 @@ func (f *fold) keepPatch() {
 	if len(f.items) > 1 {
 		return
 	}
-	deeds := f.items[0].deeds
-	for i := range deeds {
-		if deeds[i].action == f.action {
-			deeds[i].patch = f.patch
+	actions := f.items[0].actions
+	for i := range actions {
+		if actions[i].action == f.action {
+			actions[i].patch = f.patch
 		}
 	}
 }

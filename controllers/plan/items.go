@@ -89,14 +89,14 @@ func describeAbsent(value map[string]any) string {
 // acting is an item that is acted on.
 type acting struct {
 	*candidate
-	deeds     []deed
+	actions   []itemAction
 	reason    string
 	confirmed bool
 	failed    bool
 }
 
-// deed is what one action of a rule does for one item.
-type deed struct {
+// itemAction is what one action of a rule does for one item.
+type itemAction struct {
 	action int
 	object *Object // nil where an item that is no object is reported
 	target int     // where the object was found
@@ -110,26 +110,26 @@ type choosing struct{ *deciding }
 func (r choosing) chooseActions(c *candidate) {
 	a := &acting{candidate: c}
 	withheld, err := r.askActions(a)
-	if err == nil && len(a.deeds)+len(withheld) > 0 && r.rule.Reason != "" {
+	if err == nil && len(a.actions)+len(withheld) > 0 && r.rule.Reason != "" {
 		a.reason, err = c.item.EvaluateReason()
 	}
 	if err != nil {
 		r.addError(r.nameCandidate(c), err)
 		return
 	}
-	if slices.ContainsFunc(a.deeds, func(d deed) bool { return r.claimsObject(d) && r.claimed[d.object.Identify()] }) {
+	if slices.ContainsFunc(a.actions, func(d itemAction) bool { return r.claimsObject(d) && r.claimed[d.object.Identify()] }) {
 		return
 	}
 	for i := range withheld {
 		withheld[i].Step.Reason = a.reason
 		r.addWithheld(withheld[i])
 	}
-	if len(a.deeds) == 0 || r.isWaiting(a) {
+	if len(a.actions) == 0 || r.isWaiting(a) {
 		return
 	}
 	if !r.mayAct(ItemKey{Rule: r.rule.Name, Key: c.key}) {
-		if r.chargeBytes("actions", stepSize*len(a.deeds)) {
-			r.reserved = append(r.reserved, a.deeds...)
+		if r.chargeBytes("actions", stepSize*len(a.actions)) {
+			r.reserved = append(r.reserved, a.actions...)
 		}
 		return
 	}
@@ -138,7 +138,7 @@ func (r choosing) chooseActions(c *candidate) {
 		return
 	}
 	a.confirmed = a.confirmed && len(r.gate) == 0
-	if r.chargeBytes("actions", actingSize+len(a.reason)+stepSize*len(a.deeds)) {
+	if r.chargeBytes("actions", actingSize+len(a.reason)+stepSize*len(a.actions)) {
 		r.acting = append(r.acting, a)
 	}
 }
@@ -148,8 +148,8 @@ func (d *decider) mayAct(id ItemKey) bool {
 	return !d.in.Failed[id] && (d.in.Only == nil || d.in.Only[id])
 }
 
-// claimsObject says that no rule that comes later acts on the object of a deed: a report claims nothing.
-func (r *deciding) claimsObject(d deed) bool {
+// claimsObject says that no rule that comes later acts on the object of an action: a report claims nothing.
+func (r *deciding) claimsObject(d itemAction) bool {
 	return d.object != nil && r.rule.Actions[d.action].Report == nil
 }
 
@@ -169,7 +169,7 @@ func (r choosing) askActions(a *acting) ([]Withheld, *expr.Error) {
 			return nil, err
 		}
 		if d.object == nil {
-			a.deeds = append(a.deeds, d)
+			a.actions = append(a.actions, d)
 			continue
 		}
 		verb := verbOf(action)
@@ -181,15 +181,15 @@ func (r choosing) askActions(a *acting) ([]Withheld, *expr.Error) {
 			step.Keys = []string{a.key}
 			return []Withheld{{Step: step, Because: because}}, nil
 		}
-		a.deeds = append(a.deeds, d)
+		a.actions = append(a.actions, d)
 	}
 	return nil, nil
 }
 
 // findActionObject finds what an action is about.
-func (r choosing) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
+func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Error) {
 	action := &r.rule.Actions[i]
-	d = deed{action: i, object: a.object, target: a.target}
+	d = itemAction{action: i, object: a.object, target: a.target}
 	switch {
 	case action.Object != "" || a.object == nil && action.Report == nil:
 		value, err := a.item.EvaluateActionObject(i)
@@ -216,7 +216,7 @@ func (r choosing) findActionObject(a *acting, i int) (d deed, err *expr.Error) {
 func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
 	switch verb {
 	case VerbDelete:
-		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.deeds, func(d deed) bool {
+		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.actions, func(d itemAction) bool {
 			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.Identify() == o.Identify()
 		})
 	case VerbEvict:
@@ -246,7 +246,7 @@ func (o *Object) endsWithin(grace *int64) bool {
 
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.
 func (r choosing) isWaiting(a *acting) bool {
-	for _, d := range a.deeds {
+	for _, d := range a.actions {
 		if r.claimsObject(d) && r.isDeferred(ItemKey{Rule: r.rule.Name, Key: a.key}, d.object) {
 			return true
 		}

@@ -188,12 +188,12 @@ func TestDeed(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"))
 	in.Spec.Limits = &v1alpha1.Limits{MaxActions: 1}
 	s := Step{Rule: "r", Action: 1, Object: p("a"), Keys: []string{"1", "2"}}
-	want := limits.Deed{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: limits.SumItems([]string{"1", "2"}), Targets: []string{"pods"}}
-	if diff := cmp.Diff(want, in.MakeDeed(&s, born)); diff != "" {
+	want := limits.Action{At: born, UID: "uid-a", Rule: "r", Action: 1, Items: limits.SumItems([]string{"1", "2"}), Targets: []string{"pods"}}
+	if diff := cmp.Diff(want, in.MakeAction(&s, born)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	in.Spec.Limits = &v1alpha1.Limits{MaxPercent: 10}
-	if got := in.MakeDeed(&s, born); got.Items != nil {
+	if got := in.MakeAction(&s, born); got.Items != nil {
 		t.Errorf("items that no limit counts are remembered: %v", got.Items)
 	}
 }

@@ -125,7 +125,7 @@ func drawn(t *rapid.T, tb testing.TB) Input {
 		in.Confirmed = in.Snapshot.LiveReads()
 	}
 	for i := range rapid.IntRange(0, 2).Draw(t, "done") {
-		in.Done = append(in.Done, limits.Deed{At: in.Now, UID: "uid-p1", Items: limits.SumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
+		in.Done = append(in.Done, limits.Action{At: in.Now, UID: "uid-p1", Items: limits.SumItems(slices.Repeat([]string{"k"}, i)), Targets: []string{"pods"}})
 	}
 	return in
 }
@@ -172,7 +172,7 @@ func TestAnyPlan(t *testing.T) {
 				rt.Fatalf("%s is there twice", short(s))
 			}
 			acted[part{s.stepKey(), s.Confirmed}] = true
-			if !s.IsDeed() {
+			if !s.IsChange() {
 				continue
 			}
 			if by, taken := rules[s.Object.Name]; taken && by != s.Rule {
@@ -193,7 +193,7 @@ func holdStep(t *rapid.T, in *Input, s *Step) {
 		}
 	}
 	switch {
-	case o.Name == "" && s.IsDeed():
+	case o.Name == "" && s.IsChange():
 		t.Fatalf("%s is about nothing", short(s))
 	case o.Name != "" && at < 0:
 		t.Fatalf("%s is about what nobody evaluated: %+v", short(s), o.Ref)
@@ -220,7 +220,7 @@ func holdLimits(t *rapid.T, in *Input, p *Plan) {
 	}
 	objects, counted := map[string]bool{}, map[types.UID]bool{}
 	for i := range p.Steps {
-		if p.Steps[i].IsDeed() {
+		if p.Steps[i].IsChange() {
 			objects[p.Steps[i].Object.Name] = true
 			counted[p.Steps[i].Object.UID] = true
 		}

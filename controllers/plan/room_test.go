@@ -120,7 +120,7 @@ func TestDoneHasTheRoomThatIsThere(t *testing.T) {
 	work.Limits = &v1alpha1.Limits{MaxActions: 100}
 	in := over(t, work, p("a"))
 	s := Step{Rule: "r", Verb: VerbDelete, Object: p("x"), Keys: []string{"x"}}
-	in.Done = in.Done.AddDeed(in.MakeDeed(&s, in.Now))
+	in.Done = in.Done.AddAction(in.MakeAction(&s, in.Now))
 	for name, tc := range map[string]struct {
 		room *Room
 		full bool

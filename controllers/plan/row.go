@@ -16,7 +16,7 @@ import (
 // targetRule begins the rule name of a step that a target with delete: true makes.
 const targetRule = "targets."
 
-// Row is one object that a run is to act on, as it is recorded before the first deed.
+// Row is one object that a run is to act on, as it is recorded before the first action.
 type Row struct {
 	// Rule is what wanted it: the name of a rule, or "targets.<name>".
 	Rule string
@@ -67,11 +67,11 @@ func (r Row) FindTarget(spec *v1alpha1.Work) int {
 	return -1
 }
 
-// ListRowSteps are the steps that a run records: the first deed on each object.
+// ListRowSteps are the steps that a run records: the first action on each object.
 func (p *Plan) ListRowSteps() []int {
 	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
 	for i := range p.Steps {
-		if id := p.Steps[i].Object.Identify(); p.Steps[i].IsDeed() && !has[id] {
+		if id := p.Steps[i].Object.Identify(); p.Steps[i].IsChange() && !has[id] {
 			has[id] = true
 			out = append(out, i)
 		}

@@ -86,8 +86,8 @@ type deciding struct {
 	holds *fortimers.Holding // nil without `for`
 	// acting are the items that are acted on, in their order.
 	acting []*acting
-	// reserved are deeds for items that may not be acted on now: their objects are not for later rules either.
-	reserved []deed
+	// reserved are actions for items that may not be acted on now: their objects are not for later rules either.
+	reserved []itemAction
 }
 
 // candidate is an item for which `when` holds.
@@ -146,7 +146,7 @@ func (r *deciding) decideRule() {
 		}
 	}
 	if r.abortReason() == nil {
-		folding{r}.foldDeeds()
+		folding{r}.foldActions()
 	}
 }
 

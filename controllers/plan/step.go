@@ -73,11 +73,11 @@ type Patch struct {
 	Body []byte
 }
 
-// IsDeed says that the step changes something.
-func (s *Step) IsDeed() bool { return s.Verb != VerbReport }
+// IsChange says that the step changes something: all but reports do.
+func (s *Step) IsChange() bool { return s.Verb != VerbReport }
 
 // IsAlone says that the step changes nothing, and that nothing has to be changed before it.
-func (s *Step) IsAlone() bool { return !s.IsDeed() && len(s.After) == 0 }
+func (s *Step) IsAlone() bool { return !s.IsChange() && len(s.After) == 0 }
 
 // Shown names what the step is about, for the readers of an owner: its object, or the item where that is none.
 func (s *Step) Shown(owner string) string {
@@ -99,9 +99,9 @@ func (s *Step) ListItems() []ItemKey {
 	return out
 }
 
-// MakeDeed is what is remembered of a step that was done, or may have been.
-func (in *Input) MakeDeed(s *Step, at time.Time) limits.Deed {
-	d := limits.Deed{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
+// MakeAction is what is remembered of a step that was done, or may have been.
+func (in *Input) MakeAction(s *Step, at time.Time) limits.Action {
+	d := limits.Action{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
 		d.Items = limits.SumItems(s.Keys)
 	}

@@ -29,7 +29,7 @@ type Patches map[types.UID]patched
 
 // patched is what was made of one object.
 type patched struct {
-	version string                   // as the last deed was answered
+	version string                   // as the last request was answered
 	made    map[patchID][]hashes.Sum // the items that it was for
 	at      time.Time
 }
@@ -40,7 +40,7 @@ type patchID struct {
 	action int
 }
 
-// NotePatch takes that a deed on an object named a version, and was answered with another one; empty if nobody knows.
+// NotePatch records that a request on an object named a version, and was answered with another one; empty if nobody knows.
 func (p Patches) NotePatch(s *plan.Step, named, answered string, now time.Time) {
 	uid := s.Object.UID
 	e, known := p[uid]

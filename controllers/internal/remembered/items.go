@@ -84,7 +84,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
-	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetDeeds(), life.Lagging{}
+	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetActions(), life.Lagging{}
 	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Recreations = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetComparisons()
@@ -99,7 +99,7 @@ func (m *Items) AskAgain() {
 	clear(m.Rehearsed)
 }
 
-// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, deeds and reports may all grow in one pass.
+// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions and reports may all grow in one pass.
 func (m *Items) MakeRoom(free int64) *plan.Room {
 	part := free / 8
 	m.Told.GrowBy(part)

@@ -101,7 +101,7 @@ func VersionOf(s *plan.Step) string { return s.Object.ResourceVersion + " " + s.
 
 // isMade says that a step is a report that was made already, for all its items.
 func (r *Reports) isMade(s *plan.Step, now time.Time) bool {
-	return !s.IsDeed() && !slices.ContainsFunc(s.Keys, func(key string) bool {
+	return !s.IsChange() && !slices.ContainsFunc(s.Keys, func(key string) bool {
 		return !r.HasReport(plan.ItemKey{Rule: s.Rule, Key: key}, VersionOf(s), now)
 	})
 }

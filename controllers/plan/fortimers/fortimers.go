@@ -3,7 +3,7 @@
 
 // Package fortimers tells since when the `when` of a rule holds without a break, for each item that waits for its `for`.
 //
-// What it does not know begins anew: it makes deeds late, never early. It keeps no clock, and does not say what is done to an item whose
+// What it does not know begins anew: it makes actions late, never early. It keeps no clock, and does not say what is done to an item whose
 // hold has lasted.
 package fortimers
 
@@ -26,7 +26,7 @@ const (
 )
 
 // Holds is since when the `when` of rules holds without a break, by the name of the rule. A plan's Holds are handed to the
-// next Compute; losing them makes deeds late, never early. They are never changed once they were handed out.
+// next Compute; losing them makes actions late, never early. They are never changed once they were handed out.
 type Holds map[string]RuleHolds
 
 // BlindAll is the holds after an evaluation that could not say whether they go on: they neither begin nor end, and begin anew

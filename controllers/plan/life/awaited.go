@@ -34,25 +34,25 @@ func (a *Awaited) CompareReads(live, agreed plan.Plan) (waits bool) {
 	if a.wants == nil && len(agreed.Steps) == len(live.Steps) {
 		return false
 	}
-	wanted, both := sumDeeds(&live), sumDeeds(&agreed)
+	wanted, both := sumChanges(&live), sumChanges(&agreed)
 	if a.wants == nil {
 		a.wants = make(map[hashes.Sum]bool, len(wanted))
-		for deed := range wanted {
-			a.wants[deed] = false
+		for change := range wanted {
+			a.wants[change] = false
 		}
 	}
 	a.comparisons++
-	for deed, shown := range a.wants {
+	for change, shown := range a.wants {
 		switch {
-		case !wanted[deed]:
-			delete(a.wants, deed)
-		case both[deed]:
-			a.wants[deed] = true
+		case !wanted[change]:
+			delete(a.wants, change)
+		case both[change]:
+			a.wants[change] = true
 		case !shown || a.comparisons <= promptComparisons:
 			waits = true
 		}
 	}
-	return waits || hasDeeds(&live) && !hasDeeds(&agreed)
+	return waits || hasChanges(&live) && !hasChanges(&agreed)
 }
 
 // NextPause is how long to wait before the next comparison. It does not grow with each of them: what differs may be the objects of others.
@@ -72,12 +72,12 @@ const awaitedBytes = 48
 // CountBytes is about how much memory is taken.
 func (a *Awaited) CountBytes() int64 { return awaitedBytes * int64(len(a.wants)) }
 
-// sumDeeds are sums of what a plan changes: one for each item that a step on an object stands for.
-func sumDeeds(p *plan.Plan) map[hashes.Sum]bool {
+// sumChanges are sums of what a plan changes: one for each item that a step on an object stands for.
+func sumChanges(p *plan.Plan) map[hashes.Sum]bool {
 	out := make(map[hashes.Sum]bool, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if !s.IsDeed() {
+		if !s.IsChange() {
 			continue
 		}
 		for _, key := range s.Keys {
@@ -87,7 +87,7 @@ func sumDeeds(p *plan.Plan) map[hashes.Sum]bool {
 	return out
 }
 
-// hasDeeds says that a plan changes something.
-func hasDeeds(p *plan.Plan) bool {
-	return p.Release != nil || slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.IsDeed() })
+// hasChanges says that a plan changes something.
+func hasChanges(p *plan.Plan) bool {
+	return p.Release != nil || slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.IsChange() })
 }

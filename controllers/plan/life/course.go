@@ -30,7 +30,7 @@ const (
 func NewCourse(p plan.Plan) *Course {
 	c := &Course{Steps: p.Steps, states: make([]stepState, len(p.Steps)), on: make(map[types.UID][]int, len(p.Steps))}
 	for i := range c.Steps {
-		if s := &c.Steps[i]; s.IsDeed() {
+		if s := &c.Steps[i]; s.IsChange() {
 			c.on[s.Object.UID] = append(c.on[s.Object.UID], i)
 		}
 	}
@@ -80,9 +80,9 @@ func (c *Course) NextSteps() (ready []int, broken map[int]bool) {
 // IsOver says that no step waits.
 func (c *Course) IsOver() bool { return !slices.Contains(c.states, stepWaits) }
 
-// DeedFollows reports whether an action comes after a step.
-func (c *Course) DeedFollows(i int) bool {
-	return slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.IsDeed() && slices.Contains(s.After, i) })
+// ChangeFollows reports whether a step that changes something comes after a step.
+func (c *Course) ChangeFollows(i int) bool {
+	return slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.IsChange() && slices.Contains(s.After, i) })
 }
 
 // IsObjectDone reports whether all actions on an object have succeeded.

@@ -238,7 +238,7 @@ func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[in
 	for n := range p.Steps {
 		s := &p.Steps[n]
 		i, recorded := at[s.Object.UID]
-		if !s.IsDeed() || recorded && m.Rows[i].isDone() {
+		if !s.IsChange() || recorded && m.Rows[i].isDone() {
 			continue // it holds nothing up
 		}
 		for _, before := range s.After {
@@ -252,7 +252,7 @@ func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[in
 		}
 	}
 	l.leaveSteps(first, func(n int) (int, bool) { i, recorded := at[p.Steps[n].Object.UID]; return i, recorded })
-	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !l.out[n] && p.Steps[n].IsDeed() })
+	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !l.out[n] && p.Steps[n].IsChange() })
 	return l.dropped
 }
 

@@ -274,7 +274,7 @@ func TestCourse(t *testing.T) {
 	}
 	turn([]int{0})
 	c.MarkSucceeded(0)
-	if c.IsObjectDone("uid-y") || c.IsOver() || !c.DeedFollows(1) || c.DeedFollows(3) || !c.IsAbout("uid-x") || c.IsAbout("uid-w") {
+	if c.IsObjectDone("uid-y") || c.IsOver() || !c.ChangeFollows(1) || c.ChangeFollows(3) || !c.IsAbout("uid-x") || c.IsAbout("uid-w") {
 		t.Error("one step of two is all of them")
 	}
 	turn([]int{1})

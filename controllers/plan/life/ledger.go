@@ -87,15 +87,15 @@ type Ledger struct {
 	AllAnswered bool
 	// RowsRead says that the rows left were read in this pass, so that a result may be written.
 	RowsRead bool
-	// LastDeed is when the last request was sent, or when this process came to the run.
-	LastDeed time.Time
+	// LastRequest is when the last request was sent, or when this process came to the run.
+	LastRequest time.Time
 
 	recorded []string // the rows, as the run has them: those of another batch are as many, maybe; nil if that cannot be
 }
 
 // newLedger returns the ledger of the process that has recorded the rows of a run, and has not acted on them yet.
 func newLedger(run *v1alpha1.Run, now time.Time) *Ledger {
-	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, AllAnswered: true, LastDeed: now}
+	return &Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, AllAnswered: true, LastRequest: now}
 }
 
 // isOf says that the ledger is about the rows of a run.
@@ -129,7 +129,7 @@ type Sight struct {
 // row that cannot be read, because it is forged or another version wrote it, is left alone.
 func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.Time) {
 	if !l.isOf(run) {
-		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastDeed: now}
+		*l = Ledger{Number: run.Number, Rows: make([]Entry, len(run.Rows)), recorded: run.Rows, LastRequest: now}
 		for i := range l.Rows {
 			l.Rows[i].Blind = true
 		}
@@ -234,7 +234,7 @@ type RowAnswer struct {
 // RecordAnswer records the result of the steps on the object of a row. A row is done when the last of them is.
 func (l *Ledger) RecordAnswer(i int, a RowAnswer, now time.Time) {
 	e := &l.Rows[i]
-	l.LastDeed = now
+	l.LastRequest = now
 	l.RowsRead = false // what was read before the requests does not show what became of it
 	l.AllAnswered = l.AllAnswered && !a.Lost
 	if a.Did != "" && (a.Did != v1alpha1.OutcomeGone || e.Did == "") {

@@ -404,7 +404,7 @@ func (v View) requestRows(run *v1alpha1.Run, m *Memory, open []int) Request {
 
 // afterRows is what remains when every row is done: to wait until the objects are gone, then the release.
 func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
-	settled := m.LastDeed.Add(v.SettleFor)
+	settled := m.LastRequest.Add(v.SettleFor)
 	if left := m.unsettledRows(); len(left) > 0 && v.Now.Before(settled) {
 		if v.Now.Before(m.Due) {
 			return v.waitUntil(monotime.ChooseEarlier(m.Due, settled), v1alpha1.ReasonTerminating)

@@ -61,7 +61,7 @@ type Uninstall struct {
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
 // of the moment, and was is how the conditions saw the objects.
 func NewMemory(number int64, was []plan.Seen, now time.Time) *Memory {
-	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, len(was)), LastDeed: now}, ConfirmedAt: now}
+	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, len(was)), LastRequest: now}, ConfirmedAt: now}
 	for i := range m.Rows {
 		m.Rows[i] = Entry{Checked: true, Was: was[i]}
 	}
@@ -163,7 +163,7 @@ func (u *Uninstall) forgetFailures() { u.Failed, u.Refused, u.backoff, u.Due = "
 func (m *Memory) RecordUninstall(why string, now time.Time) {
 	m.Busy = false
 	m.forgetRelease()
-	m.LastDeed = now
+	m.LastRequest = now
 	if why != "" {
 		m.RecordFailure(why, now)
 		return

@@ -107,12 +107,12 @@ func withheldBytes(w v1alpha1.Withheld) int {
 func KeepEarlierObjects(earlier, anew plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range earlier.Steps {
-		if s := &earlier.Steps[i]; s.IsDeed() {
+		if s := &earlier.Steps[i]; s.IsChange() {
 			objects[s.Object.UID] = true
 		}
 	}
 	wanted := anew
-	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s plan.Step) bool { return s.IsDeed() && !objects[s.Object.UID] })
+	wanted.Steps = slices.DeleteFunc(slices.Clone(anew.Steps), func(s plan.Step) bool { return s.IsChange() && !objects[s.Object.UID] })
 	return plan.IntersectPlans(wanted, anew)
 }
 
@@ -122,7 +122,7 @@ func FirstObjects(p plan.Plan, objects, bytes int) plan.Plan {
 	seen := map[types.UID]bool{}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		if !s.IsDeed() {
+		if !s.IsChange() {
 			continue
 		}
 		if seen[s.Object.UID] {

@@ -343,7 +343,7 @@ func TestBatch(t *testing.T) {
 			if left := ledger.UnknownRows(run); len(left) > 0 || len(ledger.Rows) != 2 {
 				t.Errorf("before the first request nothing is unknown: %+v", ledger)
 			}
-			if !ledger.AllAnswered || !ledger.LastDeed.Equal(later) || ledger.Number != run.Number {
+			if !ledger.AllAnswered || !ledger.LastRequest.Equal(later) || ledger.Number != run.Number {
 				t.Errorf("before the first request all is known, and since when: %+v", ledger)
 			}
 			others := run.DeepCopy()
@@ -482,8 +482,8 @@ func TestActed(t *testing.T) {
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
 			}
-			if !m.LastDeed.Equal(now) || m.RowsRead {
-				t.Errorf("it was sent at %s, and what was read before still counts: %t", m.LastDeed, m.RowsRead)
+			if !m.LastRequest.Equal(now) || m.RowsRead {
+				t.Errorf("it was sent at %s, and what was read before still counts: %t", m.LastRequest, m.RowsRead)
 			}
 			if m.AllAnswered == tc.answer.Lost {
 				t.Errorf("the memory is whole: %t", m.AllAnswered)

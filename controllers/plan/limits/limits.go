@@ -57,7 +57,7 @@ func ParsePer(l *v1alpha1.Limits) (time.Duration, error) {
 }
 
 // FindExcess says which limit some actions would exceed.
-func (c Check) FindExcess(wanted []Deed) (Excess, error) {
+func (c Check) FindExcess(wanted []Action) (Excess, error) {
 	if !IsAny(c.Limits) {
 		return Excess{}, nil
 	}
@@ -73,15 +73,15 @@ func (c Check) FindExcess(wanted []Deed) (Excess, error) {
 	if len(done) > 0 {
 		freed = done[0].At.Add(per)
 	}
-	limit, message := c.judgeDeeds(wanted, done, per)
+	limit, message := c.judgeActions(wanted, done, per)
 	if limit == "" {
 		return Excess{}, nil
 	}
 	return Excess{Limit: limit, Message: message, Freed: freed}, nil
 }
 
-// judgeDeeds says which limit some actions exceed together with those that still count.
-func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, message string) {
+// judgeActions says which limit some actions exceed together with those that still count.
+func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limit, message string) {
 	if c.isFull(done) {
 		limit = "maxActions"
 		if c.Limits.MaxActions == 0 {
@@ -109,16 +109,16 @@ func (c Check) judgeDeeds(wanted []Deed, done Done, per time.Duration) (limit, m
 
 // isFull says that no more actions can be remembered.
 func (c Check) isFull(done Done) bool {
-	return done.CountBytes() >= c.DoneBytes || slices.ContainsFunc(done, func(d Deed) bool { return d.Forgotten })
+	return done.CountBytes() >= c.DoneBytes || slices.ContainsFunc(done, func(d Action) bool { return d.Forgotten })
 }
 
 // countActions is how many objects some actions change, together with those that were changed before. Whatever is done to an object counts
 // once, in one evaluation or in several, and one that stands for several items of an action counts as these.
-func countActions(wanted []Deed, done Done) int64 {
+func countActions(wanted []Action, done Done) int64 {
 	items := itemCounts{}
-	for _, deeds := range [][]Deed{done, wanted} {
-		for i := range deeds {
-			items.addItems(deeds[i].UID, deeds[i].Rule, deeds[i].Action, deeds[i].Items)
+	for _, actions := range [][]Action{done, wanted} {
+		for i := range actions {
+			items.addItems(actions[i].UID, actions[i].Rule, actions[i].Action, actions[i].Items)
 		}
 	}
 	return items.countObjects()

@@ -22,13 +22,13 @@ var born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func at(minutes int) time.Time { return born.Add(time.Duration(minutes) * time.Minute) }
 
-// on is a deed of one rule on an object, for some items of one action.
-func on(uid types.UID, action int, keys ...string) Deed {
-	return Deed{UID: uid, Rule: "r", Action: action, Items: SumItems(keys)}
+// on is an action of one rule on an object, for some items of one action.
+func on(uid types.UID, action int, keys ...string) Action {
+	return Action{UID: uid, Rule: "r", Action: action, Items: SumItems(keys)}
 }
 
-// done is a deed of some minutes ago that an object of a target was the object of.
-func done(minutes int, d Deed, targets ...string) Deed {
+// done is an action of some minutes ago that an object of a target was the object of.
+func done(minutes int, d Action, targets ...string) Action {
 	d.At, d.Targets = at(-minutes), targets
 	return d
 }
@@ -40,13 +40,13 @@ func target(name string, objects ...types.UID) Target {
 func TestFindExcess(t *testing.T) {
 	actions := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxActions: n} }
 	percent := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxPercent: n} }
-	some := []Deed{on("a", 0, "a"), on("b", 0, "b")}
+	some := []Action{on("a", 0, "a"), on("b", 0, "b")}
 	four := target("pods", "a", "b", "c", "d")
 	for name, tc := range map[string]struct {
 		reason  string
 		limits  *v1alpha1.Limits
 		done    Done
-		wanted  []Deed
+		wanted  []Action
 		targets []Target
 		want    string // empty: no limit is exceeded
 		freed   time.Time
@@ -59,7 +59,7 @@ func TestFindExcess(t *testing.T) {
 		"Before":           {reason: "what was done counts", limits: actions(2), done: Done{done(20, on("c", 0, "c"))}, wanted: some, want: "(2 objects", freed: at(40)},
 		"LongBefore":       {reason: "until it is older than per", limits: &v1alpha1.Limits{MaxActions: 2, Per: "20m"}, done: Done{done(20, on("c", 0, "c"))}, wanted: some},
 		"SameObject":       {reason: "an object counts once", limits: actions(2), done: Done{done(20, on("a", 1, "a"))}, wanted: some},
-		"Items":            {reason: "a deed counts as its items", limits: actions(2), wanted: []Deed{on("p", 0, "a", "b", "c")}, want: "(2 objects"},
+		"Items":            {reason: "a action counts as its items", limits: actions(2), wanted: []Action{on("p", 0, "a", "b", "c")}, want: "(2 objects"},
 		"Percent":          {reason: "half is half", limits: percent(50), wanted: some, targets: []Target{four}},
 		"TooManyPercent":   {reason: "and no less", limits: percent(49), wanted: some, targets: []Target{target("nodes", "n"), four}, want: `limits.maxPercent (49% of target "pods" in 1h0m0s)`},
 		"OtherTarget":      {reason: "what is in no target is a share of none", limits: percent(1), wanted: some, targets: []Target{target("nodes", "n")}},
@@ -92,7 +92,7 @@ func heap() int64 {
 	return int64(now.HeapAlloc)
 }
 
-// deedsOf are as many deeds as somebody can have done, each on another object, of a Cleaner with many targets.
+// deedsOf are as many actions as somebody can have done, each on another object, of a Cleaner with many targets.
 func deedsOf(n int, targets []Target) Done {
 	var names []string
 	for _, t := range targets {
@@ -102,12 +102,12 @@ func deedsOf(n int, targets []Target) Done {
 	for i := range n {
 		d := on(types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), 0)
 		d.At, d.Targets = born.Add(time.Duration(i)*time.Millisecond), slices.Clone(names)
-		out = out.AddDeed(d)
+		out = out.AddAction(d)
 	}
 	return out
 }
 
-// When as many deeds are remembered as there is memory for, limits count as reached, until the first of them counts no longer. What
+// When as many actions are remembered as there is memory for, limits count as reached, until the first of them counts no longer. What
 // was forgotten counts as well.
 func TestDoneIsBounded(t *testing.T) {
 	targets := []Target{target("pods", "a")}
@@ -117,7 +117,7 @@ func TestDoneIsBounded(t *testing.T) {
 	before := heap()
 	full := deedsOf(MaxDoneBytes/224+1, targets)
 	if took := heap() - before; full.CountBytes() < MaxDoneBytes || took > full.CountBytes()*3/2 {
-		t.Errorf("%d deeds take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
+		t.Errorf("%d actions take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
 	}
 	const says = "The Cleaner takes no action: counting actions for limits.maxPercent over 16800h0m0s takes too much memory. It resumes when enough actions no longer count. Set a shorter limits.per, or use fewer Cleaners with limits in the namespace."
 	per := 100 * 7 * 24 * time.Hour
@@ -133,12 +133,12 @@ func TestDoneIsBounded(t *testing.T) {
 		"NotFull":          {full[:1000], born, MaxDoneBytes, "", time.Time{}},
 		"LittleRoom":       {full[:1000], born, 1000, says, born.Add(per)},
 		"Freed":            {full, long, MaxDoneBytes, "", time.Time{}},
-		"Forgotten":        {full[:1000].ForgetDeeds(), born, MaxDoneBytes, says, full[999].At.Add(per)},
-		"ForgottenForLong": {full[:1000].ForgetDeeds(), long, MaxDoneBytes, "", time.Time{}},
+		"Forgotten":        {full[:1000].ForgetActions(), born, MaxDoneBytes, says, full[999].At.Add(per)},
+		"ForgottenForLong": {full[:1000].ForgetActions(), long, MaxDoneBytes, "", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := Check{Limits: &v1alpha1.Limits{MaxPercent: 100, Per: "100w"}, Now: tc.now, Done: tc.done, DoneBytes: tc.bytes, Targets: targets}
-			got, err := check.FindExcess([]Deed{on("a", 0)})
+			got, err := check.FindExcess([]Action{on("a", 0)})
 			if err != nil || got.Message != tc.says || (got.Limit == "maxPercent") != (tc.says != "") || !got.Freed.Equal(tc.freed) {
 				t.Errorf("got %+v (%v), want %q, freed at %s", got, err, tc.says, tc.freed)
 			}
@@ -151,7 +151,7 @@ func TestDoneIsBounded(t *testing.T) {
 
 // Where there is no memory for what was done, limits count as reached.
 func TestFindExcessWithoutMemory(t *testing.T) {
-	before, wanted := Done{done(20, on("x", 0, "x"))}, []Deed{on("a", 0, "a")}
+	before, wanted := Done{done(20, on("x", 0, "x"))}, []Action{on("a", 0, "a")}
 	for bytes, full := range map[int64]bool{0: true, before.CountBytes(): true, before.CountBytes() + 1: false} {
 		got, err := Check{Limits: &v1alpha1.Limits{MaxActions: 100}, Now: born, Done: before, DoneBytes: bytes}.FindExcess(wanted)
 		if err != nil || (got.Limit != "") != full {
@@ -188,16 +188,16 @@ func TestParsePer(t *testing.T) {
 // An object whose fold came in parts counts for the items of all of them.
 func TestAnObjectCountsForAllItsItems(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wanted []Deed
+		wanted []Action
 		done   Done
 		want   int64
 	}{
-		"OneDeed":       {[]Deed{on("a", 0, "x", "y")}, nil, 2},
-		"TwoParts":      {[]Deed{on("a", 0, "x", "y"), on("a", 0, "z")}, nil, 3},
-		"OneItemTwice":  {[]Deed{on("a", 0, "x"), on("a", 0, "x")}, nil, 1},
-		"LargestAction": {[]Deed{on("a", 0, "x"), on("a", 1, "x", "y"), on("a", 1, "z")}, nil, 3},
-		"Before":        {[]Deed{on("a", 0, "x")}, Done{on("a", 0, "y"), on("b", 0, "x")}, 3},
-		"NoItems":       {[]Deed{on("a", 0)}, Done{on("b", 0)}, 2},
+		"OneDeed":       {[]Action{on("a", 0, "x", "y")}, nil, 2},
+		"TwoParts":      {[]Action{on("a", 0, "x", "y"), on("a", 0, "z")}, nil, 3},
+		"OneItemTwice":  {[]Action{on("a", 0, "x"), on("a", 0, "x")}, nil, 1},
+		"LargestAction": {[]Action{on("a", 0, "x"), on("a", 1, "x", "y"), on("a", 1, "z")}, nil, 3},
+		"Before":        {[]Action{on("a", 0, "x")}, Done{on("a", 0, "y"), on("b", 0, "x")}, 3},
+		"NoItems":       {[]Action{on("a", 0)}, Done{on("b", 0)}, 2},
 	} {
 		if got := countActions(tc.wanted, tc.done); got != tc.want {
 			t.Errorf("%s: %d actions, want %d", name, got, tc.want)
@@ -207,7 +207,7 @@ func TestAnObjectCountsForAllItsItems(t *testing.T) {
 
 func TestAddDeed(t *testing.T) {
 	first, other := done(0, on("a", 1, "1", "2"), "pods"), done(0, on("b", 1, "1"), "pods")
-	got := Done{}.AddDeed(first).AddDeed(other)
+	got := Done{}.AddAction(first).AddAction(other)
 	if diff := cmp.Diff(Done{first, other}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -215,12 +215,12 @@ func TestAddDeed(t *testing.T) {
 		t.Error("equal names of targets are remembered twice")
 	}
 	again := done(-1, on("a", 1, "2", "3"), "pods")
-	if got := got.AddDeed(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
+	if got := got.AddAction(again); len(got) != 2 || !got[1].At.Equal(again.At) || len(got[1].Items) != 3 {
 		t.Errorf("what is done again is remembered as %+v", got)
 	}
-	for name, d := range map[string]Deed{"Action": on("a", 2, "2", "3"), "Object": on("c", 1, "2", "3"), "OneItem": on("a", 1, "2")} {
-		if got := got.AddDeed(d); len(got) != 3 {
-			t.Errorf("%s: another deed is remembered as %+v", name, got)
+	for name, d := range map[string]Action{"Action": on("a", 2, "2", "3"), "Object": on("c", 1, "2", "3"), "OneItem": on("a", 1, "2")} {
+		if got := got.AddAction(d); len(got) != 3 {
+			t.Errorf("%s: another action is remembered as %+v", name, got)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestDropOlder(t *testing.T) {
 	all := Done{{At: at(0)}, {At: at(1)}, {At: at(2)}, {At: at(3)}}
 	for minutes, want := range map[int]int{59: 4, 60: 3, 61: 2, 62: 1, 63: 0} {
 		if got := all.DropOlder(at(minutes), time.Hour); len(got) != want {
-			t.Errorf("after %d minutes %d deeds still count, want %d", minutes, len(got), want)
+			t.Errorf("after %d minutes %d actions still count, want %d", minutes, len(got), want)
 		}
 	}
 	if got := all.DropOlder(at(62), time.Hour); &got[0] == &all[3] {
@@ -239,24 +239,24 @@ func TestDropOlder(t *testing.T) {
 
 // To forget what was done would be to allow more.
 func TestForgetDeeds(t *testing.T) {
-	if got := (Done{done(2, on("a", 0)), done(1, on("b", 0))}).ForgetDeeds(); len(got) != 1 || !got[0].Forgotten || !got[0].At.Equal(at(-1)) {
+	if got := (Done{done(2, on("a", 0)), done(1, on("b", 0))}).ForgetActions(); len(got) != 1 || !got[0].Forgotten || !got[0].At.Equal(at(-1)) {
 		t.Errorf("got %+v", got)
 	}
-	if n := len(Done(nil).ForgetDeeds()); n > 0 {
+	if n := len(Done(nil).ForgetActions()); n > 0 {
 		t.Error("what was not done was forgotten")
 	}
 }
 
-// Names of targets that several deeds share take memory once.
+// Names of targets that several actions share take memory once.
 func TestCountBytes(t *testing.T) {
-	one := Done{}.AddDeed(done(0, on("a", 0, "x"), "pods", "nodes"))
-	shared := one.AddDeed(done(0, on("b", 0, "x"), "pods", "nodes"))
-	own := one.AddDeed(done(0, on("b", 0, "x"), "pods", "jobs"))
+	one := Done{}.AddAction(done(0, on("a", 0, "x"), "pods", "nodes"))
+	shared := one.AddAction(done(0, on("b", 0, "x"), "pods", "nodes"))
+	own := one.AddAction(done(0, on("b", 0, "x"), "pods", "jobs"))
 	if a, b, c := one.CountBytes(), shared.CountBytes(), own.CountBytes(); a <= 0 || b >= 2*a || c != 2*a {
 		t.Errorf("one takes %d, with another of its targets %d, with one of others %d", a, b, c)
 	}
-	for name, deeds := range map[string]Done{"Shared": shared, "Own": own} {
-		if got := deeds.objectsOf("pods"); len(got) != 2 {
+	for name, actions := range map[string]Done{"Shared": shared, "Own": own} {
+		if got := actions.objectsOf("pods"); len(got) != 2 {
 			t.Errorf("%s: the target had %v", name, got)
 		}
 	}

@@ -22,10 +22,10 @@ const DefaultPer = time.Hour
 const MaxDoneBytes = 8 << 20
 
 // Done are actions of this process, oldest first.
-type Done []Deed
+type Done []Action
 
-// Deed is something that was done to an object.
-type Deed struct {
+// Action is something that was done to an object.
+type Action struct {
 	At  time.Time
 	UID types.UID
 	// Rule and Action are those that wanted it.
@@ -39,8 +39,8 @@ type Deed struct {
 	Forgotten bool
 }
 
-// countBytes is about how much memory the deed takes after another one. Equal names of targets are remembered once.
-func (d *Deed) countBytes(before *Deed) int64 {
+// countBytes is about how much memory the action takes after another one. Equal names of targets are remembered once.
+func (d *Action) countBytes(before *Action) int64 {
 	const size, perItem, perTarget = 224, 8, 96
 	n := int64(size + perItem*len(d.Items))
 	if before == nil || !d.sharesTargets(before) {
@@ -49,34 +49,34 @@ func (d *Deed) countBytes(before *Deed) int64 {
 	return n
 }
 
-func (d *Deed) sharesTargets(with *Deed) bool {
+func (d *Action) sharesTargets(with *Action) bool {
 	return len(d.Targets) == 0 || len(d.Targets) == len(with.Targets) && &d.Targets[0] == &with.Targets[0]
 }
 
 // CountBytes is about how much memory the actions take.
 func (d Done) CountBytes() (n int64) {
 	for i := range d {
-		n += d[i].countBytes(d.deedBefore(i))
+		n += d[i].countBytes(d.actionBefore(i))
 	}
 	return n
 }
 
-func (d Done) deedBefore(i int) *Deed {
+func (d Done) actionBefore(i int) *Action {
 	if i == 0 {
 		return nil
 	}
 	return &d[i-1]
 }
 
-// ForgetDeeds is the deeds when there is no memory for them: what they have used up of limits stays used up.
-func (d Done) ForgetDeeds() Done {
+// ForgetActions is the actions when there is no memory for them: what they have used up of limits stays used up.
+func (d Done) ForgetActions() Done {
 	if len(d) == 0 {
 		return nil
 	}
 	return Done{{At: d[len(d)-1].At, Forgotten: true}}
 }
 
-// ItemSum stands for the key of an item of a rule: deeds are remembered for as long as limits.per says, and keys may be long.
+// ItemSum stands for the key of an item of a rule: actions are remembered for as long as limits.per says, and keys may be long.
 type ItemSum uint64
 
 // itemSeed is another one in each process, so that no author makes keys of one sum.
@@ -91,16 +91,16 @@ func SumItems(keys []string) []ItemSum {
 	return out
 }
 
-// AddDeed is the deeds and one more. Of what one action did for several items of one object there is one deed, with all items
+// AddAction is the actions and one more. What an action of a rule did for several items of one object is one of them, with all items
 // and the last time, so that what is remembered does not grow with how often it is done.
-func (d Done) AddDeed(one Deed) Done {
+func (d Done) AddAction(one Action) Done {
 	if n := len(d); n > 0 && slices.Equal(d[n-1].Targets, one.Targets) {
 		one.Targets = d[n-1].Targets
 	}
 	if len(one.Items) < 2 {
 		return append(d, one)
 	}
-	same := func(e Deed) bool { return e.UID == one.UID && e.Rule == one.Rule && e.Action == one.Action }
+	same := func(e Action) bool { return e.UID == one.UID && e.Rule == one.Rule && e.Action == one.Action }
 	if i := slices.IndexFunc(d, same); i >= 0 {
 		one.Items = slices.Concat(d[i].Items, one.Items)
 		slices.Sort(one.Items)
@@ -110,7 +110,7 @@ func (d Done) AddDeed(one Deed) Done {
 	return append(d, one)
 }
 
-// DropOlder is what is left of the deeds when those are dropped that lie as long ago as a limit counts, or longer.
+// DropOlder is what is left of the actions when those are dropped that lie as long ago as a limit counts, or longer.
 func (d Done) DropOlder(now time.Time, per time.Duration) Done {
 	all := len(d)
 	for len(d) > 0 && !d[0].At.After(now.Add(-per)) {
@@ -126,7 +126,7 @@ func (d Done) DropOlder(now time.Time, per time.Duration) Done {
 func (d Done) objectsOf(target string) map[types.UID]bool {
 	out, among := map[types.UID]bool{}, false
 	for i := range d {
-		if before := d.deedBefore(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
+		if before := d.actionBefore(i); before == nil || !d[i].sharesTargets(before) || len(d[i].Targets) == 0 {
 			among = slices.Contains(d[i].Targets, target)
 		}
 		if among {
