@@ -69,7 +69,7 @@ func trimAnnotations(all map[string]string) map[string]string {
 				out = map[string]string{}
 			}
 			if len(value) > maxCachedAnnotation {
-				value = strings.Clone(value[:maxCachedAnnotation]) // or all of it would be kept
+				value = strings.Clone(value[:maxCachedAnnotation]) // or all of it would be kept. It is none that means something, so that its last character may be cut, too
 			}
 			out[name] = value
 		}

@@ -5,12 +5,11 @@ package cachetrim
 
 import (
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/events"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/statusfindings"
 )
 
@@ -23,7 +22,7 @@ const (
 	// many actions.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
 	// maxReported is how many bytes a text of a report may have.
-	maxReported = events.MaxNote
+	maxReported = sanitize.MaxText
 )
 
 // trimReport leaves as much of a report as the operator itself writes: who may write a status may fill it. The record stays whole, which
@@ -74,8 +73,6 @@ func trimList[T any](all []T, most int, texts func(*T) []*string) []T {
 
 func trimTexts(texts ...*string) {
 	for _, t := range texts {
-		if len(*t) > maxReported {
-			*t = strings.ToValidUTF8(strings.Clone((*t)[:maxReported]), "")
-		}
+		*t = sanitize.CutToBytes(*t, maxReported)
 	}
 }

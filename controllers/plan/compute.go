@@ -458,7 +458,8 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	}
 }
 
-// ShortenExpression is a text on one line, cut off where it is too long to be repeated.
+// ShortenExpression is a text on one line, cut off where it is too long to be repeated. It counts characters, as a reader does: where bytes are
+// what is bounded, sanitize.ShortenToBytes cuts.
 func ShortenExpression(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > maxExpression {

@@ -147,7 +147,7 @@ func (n *note) composeEvent() events.Event {
 	e := n.event
 	if n.more > 0 {
 		rest := fmt.Sprintf("; and %d more", n.more)
-		e.Note = sanitize.ShortenText(e.Note, sanitize.MaxText-len(rest)) + rest
+		e.Note = sanitize.ShortenToBytes(e.Note, sanitize.MaxText-len(rest)) + rest
 	}
 	return e
 }

@@ -14,7 +14,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,10 +27,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 )
 
 // MaxNote is how long the note of an Event may be, in bytes: the API server refuses longer ones.
-const MaxNote = 1024
+const MaxNote = sanitize.MaxText
 
 // reporter is who the Events say that they are from.
 const reporter = "cleaner"
@@ -90,9 +90,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 
 // newEvent makes the Event that the API server is to have.
 func (r *Recorder) newEvent(e Event, now time.Time) *eventsv1.Event {
-	if len(e.Note) > MaxNote {
-		e.Note = strings.ToValidUTF8(e.Note[:MaxNote], "")
-	}
+	e.Note = sanitize.CutToBytes(e.Note, MaxNote)
 	r.named = max(r.named+1, now.UnixNano()) // no two have one name
 	name := fmt.Sprintf("%s.%x", e.Regarding.Name, r.named)
 	if len(name) > validation.DNS1123SubdomainMaxLength {

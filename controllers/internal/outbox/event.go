@@ -204,7 +204,7 @@ func (d eventData) truncateTo(n int) eventData {
 	return d
 }
 
-// truncateText shortens text to at most limit bytes, between characters.
+// truncateText shortens text to at most limit bytes, between characters. Unlike sanitize.CutToBytes it leaves the bytes before as they are.
 func truncateText(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -4,8 +4,6 @@
 package remembered
 
 import (
-	"strings"
-
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/cachetrim"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
@@ -44,9 +42,5 @@ func nilIfEmpty[T any](all []T) []T {
 
 // shortenText is as much of a text as is shown; the rest is not kept in memory.
 func shortenText(text string) string {
-	const most = 4 * sanitize.MaxText // bytes
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(strings.Clone(text[:most]), "")
+	return sanitize.CutToBytes(text, 4*sanitize.MaxText)
 }

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
-
-	"github.com/vtex/cleaner/controllers/internal/events"
 )
 
 // MaxText bounds what is repeated of an error or a name, in bytes.
-const MaxText = events.MaxNote
+const MaxText = 1024
 
 // CleanText makes a text that came from outside fit to be shown: one line, printable, bounded.
 func CleanText(s string) string {
@@ -23,7 +21,7 @@ func CleanText(s string) string {
 		}
 		return r
 	}, s)
-	return ShortenText(s, fitStored(s, MaxText))
+	return ShortenToBytes(s, fitStored(s, MaxText))
 }
 
 // fitStored is how many bytes of a text take no more than most in JSON, which has six for some characters.
@@ -44,13 +42,21 @@ func fitStored(s string, most int) int {
 	return len(s)
 }
 
-// ShortenText cuts a text after so many bytes, and says so.
-func ShortenText(s string, most int) string {
+// ShortenToBytes cuts a text that has more than so many bytes, and says so by its last character.
+func ShortenToBytes(s string, most int) string {
 	const more = "…"
 	if len(s) <= most || most < len(more) {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most-len(more)], "") + more
+	return CutToBytes(s, most-len(more)) + more
+}
+
+// CutToBytes is the first bytes of a text that has more than so many, without parts of characters. What is cut off is not kept in memory.
+func CutToBytes(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(strings.Clone(s[:most]), "")
 }
 
 // CountOf is a number of things, in words.

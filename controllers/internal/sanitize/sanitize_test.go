@@ -42,7 +42,27 @@ func TestATextIsShortened(t *testing.T) {
 		{"üü", 3, "…"},
 		{"long", 2, "long"}, // there is no room to say that it was cut
 	} {
-		if got := ShortenText(tc.text, tc.most); got != tc.want {
+		if got := ShortenToBytes(tc.text, tc.most); got != tc.want {
+			t.Errorf("%q in %d bytes is %q, want %q", tc.text, tc.most, got, tc.want)
+		}
+	}
+}
+
+// A text that is cut ends with a whole character, and one that fits is left as it is.
+func TestTextsAreCutBetweenCharacters(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"short", 5, "short"},
+		{"too long", 3, "too"},
+		{"üü", 3, "ü"},
+		{"ü", 1, ""},
+		{"a\xff", 2, "a\xff"},
+		{"a\xffb", 2, "a"},
+	} {
+		if got := CutToBytes(tc.text, tc.most); got != tc.want {
 			t.Errorf("%q in %d bytes is %q, want %q", tc.text, tc.most, got, tc.want)
 		}
 	}

@@ -87,14 +87,14 @@ func ShortenFindings(all []v1alpha1.Finding) {
 	for i := range all {
 		f := &all[i]
 		room := MaxBytes/len(all) - len(f.Rule)
-		f.Message = sanitize.ShortenText(f.Message, room/2)
+		f.Message = sanitize.ShortenToBytes(f.Message, room/2)
 		room -= len(f.Message)
 		for n, name := range f.Items {
 			if n > 0 && len(name) > room {
 				f.Items = f.Items[:n]
 				break
 			}
-			f.Items[n] = sanitize.ShortenText(name, room)
+			f.Items[n] = sanitize.ShortenToBytes(name, room)
 			room -= len(f.Items[n])
 		}
 	}

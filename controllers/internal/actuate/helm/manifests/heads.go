@@ -150,7 +150,8 @@ func setText(to map[string]any, field string, t text) {
 	}
 }
 
-// keepAnnotations returns the annotations with these names, each cut to what is kept.
+// keepAnnotations returns the annotations with these names, each cut to what is kept. They are made valid also where they are not cut, as
+// sanitize.CutToBytes does not do.
 func (i *identity) keepAnnotations(names []string) map[string]string {
 	kept := map[string]string{}
 	for _, name := range names {
