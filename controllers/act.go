@@ -35,68 +35,68 @@ const takesNoAction = "The Cleaner takes no action: "
 const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
 
 // committer begins the run of a Once Cleaner.
-type committer struct{ *pass }
+type committer struct{ pass *pass }
 
 // confirmAndCommit confirms a decision on live reads and commits it. It returns the decision to report: the one that live reads
 // gave, or why they were not enough.
-func (p *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (reportedPlan, error) {
-	if p.isPostponed(watched) {
-		return p.mem.paused, nil
+func (c *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched plan.Plan) (reportedPlan, error) {
+	if c.isPostponed(watched) {
+		return c.pass.mem.paused, nil
 	}
-	release := p.evaluator.reserveSlot(ctx)
+	release := c.pass.evaluator.reserveSlot(ctx)
 	defer release()
-	if err := p.readToCommit(ctx, &in); err != nil {
+	if err := c.readToCommit(ctx, &in); err != nil {
 		return reportedPlan{watched}, err
 	}
-	obstacle := p.authority.findObstacle(ctx, in.Release)
-	in.Clock = p.r.clockTrust() // these reads have measured it, whatever was read before
-	live, agreed, inTime := watched, watched, !p.isOver()
+	obstacle := c.pass.authority.findObstacle(ctx, in.Release)
+	in.Clock = c.pass.r.clockTrust() // these reads have measured it, whatever was read before
+	live, agreed, inTime := watched, watched, !c.pass.isOver()
 	if inTime {
-		live, agreed = p.decideLive(ctx, in, watched)
+		live, agreed = c.decideLive(ctx, in, watched)
 	}
 	release()
-	if err := checkMemory(p.share); err != nil {
+	if err := checkMemory(c.pass.share); err != nil {
 		return reportedPlan{live}, err
 	}
-	now := p.r.clock.Now()
+	now := c.pass.r.clock.Now()
 	if slow := !inTime || monotime.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
 		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: takesNoAction + slowReads + "."}
 	}
 	if obstacle.IsRefusal() {
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, obstacle.Reason, obstacle.Message
-		return p.mem.backOffReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
+		return c.pass.mem.backOffReads(live, &c.pass.mem.disagreed, c.pass.retryPeriod(), now), nil
 	}
-	return p.commitAgreed(ctx, in, live, agreed)
+	return c.commitAgreed(ctx, in, live, agreed)
 }
 
 // isPostponed says that nothing is read live for a decision now: reads wait, or all that would be done is rehearsed.
-func (p *committer) isPostponed(watched plan.Plan) bool {
-	if p.r.clock.Now().Before(p.mem.retryAt) {
+func (c *committer) isPostponed(watched plan.Plan) bool {
+	if c.pass.r.clock.Now().Before(c.pass.mem.retryAt) {
 		return true
 	}
-	if !p.isDryRun() {
+	if !c.pass.isDryRun() {
 		return false
 	}
-	p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(watched))
-	if p.mem.paused.Reason != v1alpha1.ReasonDryRun || len(p.mem.Rehearsed) != len(watched.ListItems()) {
+	c.pass.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(watched))
+	if c.pass.mem.paused.Reason != v1alpha1.ReasonDryRun || len(c.pass.mem.Rehearsed) != len(watched.ListItems()) {
 		return false
 	}
-	p.mem.paused.Next, p.mem.paused.NextCheck = watched.Next, watched.NextCheck
+	c.pass.mem.paused.Next, c.pass.mem.paused.NextCheck = watched.Next, watched.NextCheck
 	return true
 }
 
 // readToCommit reads live all that a run depends on.
-func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error) {
-	if err := releaseOf(p.pass).loadRelease(ctx); err != nil {
+func (c *committer) readToCommit(ctx context.Context, in *plan.Input) (err error) {
+	if err := releaseOf(c.pass).loadRelease(ctx); err != nil {
 		return err
 	}
-	in.Now = p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := p.reads.meterLive(p.clients.Live, endOfPass(p.pass))
-	in.Snapshot = live.chargeSeen(p.assignment.Work, snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work))
-	if err := checkMemory(p.share); err != nil {
+	in.Now = c.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	live := c.pass.reads.meterLive(c.pass.clients.Live, endOfPass(c.pass))
+	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Cleaner.GetNamespace(), c.pass.assignment.Work))
+	if err := checkMemory(c.pass.share); err != nil {
 		return err
 	}
-	if in.Release, err = releaseOf(p.pass).readWanted(ctx); err != nil {
+	if in.Release, err = releaseOf(c.pass).readWanted(ctx); err != nil {
 		return err
 	}
 	if in.Release != nil {
@@ -106,37 +106,37 @@ func (p *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 }
 
 // commitAgreed commits what live reads and the watches want, or says what that waits for. In a dry run it asks the API server about it.
-func (p *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (reportedPlan, error) {
-	now := p.r.clock.Now()
+func (c *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (reportedPlan, error) {
+	now := c.pass.r.clock.Now()
 	switch {
 	case waitsForObjects(&live): // it may be by those of others that come and go
-		p.mem.Awaited.ForgetComparisons()
-		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
+		c.pass.mem.Awaited.ForgetComparisons()
+		return c.pass.mem.postponeReads(live, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
-		return p.mem.backOffReads(live, &p.mem.disagreed, p.retryPeriod(), now), nil
-	case agreed.Verdict != v1alpha1.VerdictAct, p.mem.Awaited.CompareReads(live, agreed):
+		return c.pass.mem.backOffReads(live, &c.pass.mem.disagreed, c.pass.retryPeriod(), now), nil
+	case agreed.Verdict != v1alpha1.VerdictAct, c.pass.mem.Awaited.CompareReads(live, agreed):
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, all conditions are true, but reads from the API server have not confirmed that yet."
-		return p.mem.postponeReads(live, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now), nil
-	case p.isDryRun():
-		p.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
-		(&executor{pass: p.pass, in: in}).rehearseSteps(ctx, p.mem.Rehearsed.LeaveOut(agreed).Steps)
-		maps.Copy(p.mem.Rehearsed, rehearsed.MarkItems(agreed))
-		p.mem.paused = reportedPlan{p.recurrence.describeRehearsal(agreed)}
+		return c.pass.mem.postponeReads(live, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now), nil
+	case c.pass.isDryRun():
+		c.pass.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
+		(&executor{pass: c.pass, in: in}).rehearseSteps(ctx, c.pass.mem.Rehearsed.LeaveOut(agreed).Steps)
+		maps.Copy(c.pass.mem.Rehearsed, rehearsed.MarkItems(agreed))
+		c.pass.mem.paused = reportedPlan{c.pass.recurrence.describeRehearsal(agreed)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
-			p.mem.postponeReads(p.mem.paused.Plan, min(p.mem.Awaited.NextPause(), p.retryPeriod()), now)
+			c.pass.mem.postponeReads(c.pass.mem.paused.Plan, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now)
 		}
-		return p.mem.paused, nil
+		return c.pass.mem.paused, nil
 	}
-	return reportedPlan{agreed}, p.commitRun(ctx, in, agreed)
+	return reportedPlan{agreed}, c.commitRun(ctx, in, agreed)
 }
 
 // decideLive decides on live reads, and says what of it the watches want too.
-func (p *committer) decideLive(ctx context.Context, in plan.Input, watched plan.Plan) (live, agreed plan.Plan) {
-	live = p.evaluator.computePlan(ctx, in)
+func (c *committer) decideLive(ctx context.Context, in plan.Input, watched plan.Plan) (live, agreed plan.Plan) {
+	live = c.pass.evaluator.computePlan(ctx, in)
 	return live, plan.AgreePlans(watched, live, func(only map[plan.ItemKey]bool) plan.Plan {
 		some := in
 		some.Only = only
-		return p.evaluator.computePlan(ctx, some)
+		return c.pass.evaluator.computePlan(ctx, some)
 	})
 }
 
@@ -160,50 +160,50 @@ func (p *pass) retryPeriod() time.Duration {
 }
 
 // namespaceLeaves reports whether the namespace of the Cleaner is terminating or cannot be read. Missing objects then prove nothing.
-func (p *authority) namespaceLeaves(ctx context.Context) bool {
-	if p.assignment.Work.Cluster {
+func (a *authority) namespaceLeaves(ctx context.Context) bool {
+	if a.pass.assignment.Work.Cluster {
 		return false
 	}
-	ns := p.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(p.store.Cleaner.GetNamespace()))
+	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Cleaner.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
 // findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
 // terminating.
-func (p *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
-	if refusal := p.findRefusal(ctx, release); refusal.IsRefusal() {
+func (a *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
+	if refusal := a.findRefusal(ctx, release); refusal.IsRefusal() {
 		refusal.Message = takesNoAction + refusal.Message
 		return refusal
 	}
-	if !p.namespaceLeaves(ctx) {
+	if !a.namespaceLeaves(ctx) {
 		return identity.Refusal{}
 	}
 	return identity.Refusal{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
-		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", p.store.Cleaner.GetNamespace()),
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", a.pass.store.Cleaner.GetNamespace()),
 	}
 }
 
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the
 // Cleaner that was decided on.
-func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
-	fingerprint, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
+func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) error {
+	fingerprint, err := c.pass.mem.fingerprintWork(&c.pass.assignment, &c.pass.r.opts)
 	if err != nil {
 		return err
 	}
 	faults.PassPoint("decided")
-	if !controllerutil.ContainsFinalizer(p.store.Read, v1alpha1.Finalizer) {
-		err := p.store.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+	if !controllerutil.ContainsFinalizer(c.pass.store.Read, v1alpha1.Finalizer) {
+		err := c.pass.store.WriteMetadata(ctx, func(owner v1alpha1.Owner) { controllerutil.AddFinalizer(owner, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := life.CommitRun(p.store.Read.State(), in, fingerprint, d)
-	run.ServiceAccountName = p.clients.Account.RecordedName(p.store.Cleaner)
-	err = p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	run, remembered, todo := life.CommitRun(c.pass.store.Read.State(), in, fingerprint, d)
+	run.ServiceAccountName = c.pass.clients.Account.RecordedName(c.pass.store.Cleaner)
+	err = c.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number
-		if at := p.store.RequestedAt(); at != "" { // else each restart would answer it again
+		if at := c.pass.store.RequestedAt(); at != "" { // else each restart would answer it again
 			s.LastRequestedAt = at
 		}
 	})
@@ -211,11 +211,11 @@ func (p *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 		return err
 	}
 	faults.PassPoint("committed")
-	p.mem.run, p.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
-	p.mem.disagreed, p.mem.Awaited = 0, life.Awaited{}
-	p.committed = true
-	p.evaluator.dropInterests() // from here on everything is read live
-	p.reportEvaluated(in, reportedPlan{d})
+	c.pass.mem.run, c.pass.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: in, todo: todo}
+	c.pass.mem.disagreed, c.pass.mem.Awaited = 0, life.Awaited{}
+	c.pass.committed = true
+	c.pass.evaluator.dropInterests() // from here on everything is read live
+	c.pass.reportEvaluated(in, reportedPlan{d})
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", report.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil
 }

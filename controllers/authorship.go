@@ -35,7 +35,7 @@ const (
 )
 
 // authority decides what may be done for a Cleaner: which author it acts for, what that author may do, and with which account.
-type authority struct{ *pass }
+type authority struct{ pass *pass }
 
 // checkRecordAndRequest verifies the signed record and handles the requestedAt annotation. If ok is false, the pass must not evaluate or act.
 func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
@@ -57,31 +57,31 @@ func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
 
 // checkOwnership makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
 // is used before. It also renews the signatures of older keys, on the record and on the author.
-func (p *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
-	ring, err := p.r.keys.CurrentRing()
+func (a *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
+	ring, err := a.pass.r.keys.CurrentRing()
 	if err != nil {
 		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own signatures, so it takes no action: %s.", err)}, nil
 	}
-	p.store.Ring = ring
-	switch current, err := p.store.BelieveRecord(); {
+	a.pass.store.Ring = ring
+	switch current, err := a.pass.store.BelieveRecord(); {
 	case err != nil:
-		if err := p.replaceRecord(ctx); err != nil {
+		if err := a.replaceRecord(ctx); err != nil {
 			return identity.Refusal{}, fmt.Errorf("cannot replace the record of runs in status, which is not the last one that this operator has signed: %w", err)
 		}
 	case !current:
-		p.store.RenewRecord(ctx)
+		a.pass.store.RenewRecord(ctx)
 	}
-	if p.clients, err = p.r.clientsForRun(p.store.Cleaner, &p.assignment, p.mem); err != nil {
+	if a.pass.clients, err = a.pass.r.clientsForRun(a.pass.store.Cleaner, &a.pass.assignment, a.pass.mem); err != nil {
 		return identity.Refusal{}, err
 	}
-	p.store.RenewAuthor(ctx)
+	a.pass.store.RenewAuthor(ctx)
 	return identity.Refusal{}, nil
 }
 
 // replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
 // the record is dropped: nothing of it is carried out, and no event is sent of it.
-func (p *authority) replaceRecord(ctx context.Context) error {
-	forged, known, said := *p.store.Read.State(), p.mem.persisted.Record, "the operator restored the latest one"
+func (a *authority) replaceRecord(ctx context.Context) error {
+	forged, known, said := *a.pass.store.Read.State(), a.pass.mem.persisted.Record, "the operator restored the latest one"
 	if known == nil {
 		said = "the operator discarded it; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
@@ -89,10 +89,10 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            signedrecords.FindHighestRun(&forged),
-			LastRequestedAt: p.store.RequestedAt(), // else to forge it would be to ask
+			LastRequestedAt: a.pass.store.RequestedAt(), // else to forge it would be to ask
 		}
 	}
-	err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	err := a.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		if *s = signedrecords.CopyRecord(known); s.RecordedAt == nil {
 			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
@@ -100,56 +100,56 @@ func (p *authority) replaceRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.store.Cleaner.State().LastRequestedAt = p.store.Read.State().LastRequestedAt // or the report would put it back
+	a.pass.store.Cleaner.State().LastRequestedAt = a.pass.store.Read.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
-	p.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+	a.pass.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
-	p.journal.RememberActions(v1alpha1.Action{
-		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(p.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+	a.pass.journal.RememberActions(v1alpha1.Action{
+		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(a.pass.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
 }
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
 // do it. The rights that a release needs are asked about too.
-func (p *authority) findRefusal(ctx context.Context, release *plan.Release) identity.Refusal {
-	if missing := p.clients.DescribeMissing(ctx, p.r.own.Live); missing != "" {
+func (a *authority) findRefusal(ctx context.Context, release *plan.Release) identity.Refusal {
+	if missing := a.pass.clients.DescribeMissing(ctx, a.pass.r.own.Live); missing != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	}
-	return p.authorRefused(ctx, release)
+	return a.authorRefused(ctx, release)
 }
 
 // authorRefused says why nothing may be done for the Cleaner's author.
-func (p *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
-	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.store.Ring, p.store.Read, p.clients.Account)
+func (a *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
+	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Read, a.pass.clients.Account)
 	if !known {
 		return refused
 	}
-	needed, unknown := p.findNeeded(ctx, release)
+	needed, unknown := a.findNeeded(ctx, release)
 	if unknown != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAuthorLacksRights, Message: unknown}
 	}
-	return p.r.authors.ReviewAuthor(ctx, p.store.Cleaner.GetNamespace(), who, needed)
+	return a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Cleaner.GetNamespace(), who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
 // may have lost the rights since the run was committed, or be another one.
-func (p *authority) reviewUninstall(ctx context.Context) {
-	m, now := &p.mem.run, p.r.clock.Now()
+func (a *authority) reviewUninstall(ctx context.Context) {
+	m, now := &a.pass.mem.run, a.pass.r.clock.Now()
 	var reviewed []rights.Right
-	who, known, refused := p.r.opts.identityPolicy().FindAuthor(p.store.Ring, p.store.Read, p.clients.Account)
-	missing := p.clients.DescribeMissing(ctx, p.r.own.Live)
+	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Read, a.pass.clients.Account)
+	missing := a.pass.clients.DescribeMissing(ctx, a.pass.r.own.Live)
 	switch {
 	case missing != "":
 		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	case known:
-		reviewed = p.uninstallNeeds(m.Release)
-		refused = p.r.authors.ReviewAuthor(ctx, p.store.Cleaner.GetNamespace(), who, reviewed)
+		reviewed = a.uninstallNeeds(m.Release)
+		refused = a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Cleaner.GetNamespace(), who, reviewed)
 	}
 	switch {
 	case refused.IsRefusal():
-		m.RecordReviewRefused(refused.Reason, sanitize.CleanText(refused.Message), p.r.clock.Now().Add(rights.RetryAfter))
-	case p.clients.Account.IsOperator():
+		m.RecordReviewRefused(refused.Reason, sanitize.CleanText(refused.Message), a.pass.r.clock.Now().Add(rights.RetryAfter))
+	case a.pass.clients.Account.IsOperator():
 		m.RecordReview(reviewed, now)
 	default: // the API server judges each request
 		m.RecordReview(nil, now)
@@ -158,28 +158,28 @@ func (p *authority) reviewUninstall(ctx context.Context) {
 
 // uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
 // decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
-func (p *authority) uninstallNeeds(release *plan.Release) []rights.Right {
-	if a := p.clients.Account; !a.IsOperator() {
-		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: a.Namespace, Name: a.Name}}
+func (a *authority) uninstallNeeds(release *plan.Release) []rights.Right {
+	if account := a.pass.clients.Account; !account.IsOperator() {
+		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: account.Namespace, Name: account.Name}}
 	}
-	return release.RequiredRights(p.disablesHooks())
+	return release.RequiredRights(a.disablesHooks())
 }
 
 // disablesHooks reports whether the release is uninstalled without its hooks. After a change of the spec, hooks of an open run are never
 // run.
-func (p *authority) disablesHooks() bool {
-	if run := p.store.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
-		return run.Helm.DisableHooks || p.mem.fingerprint != run.Decides
+func (a *authority) disablesHooks() bool {
+	if run := a.pass.store.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
+		return run.Helm.DisableHooks || a.pass.mem.fingerprint != run.Decides
 	}
-	return p.assignment.Work.Helm != nil && p.assignment.Work.Helm.DisableHooks
+	return a.pass.assignment.Work.Helm != nil && a.pass.assignment.Work.Helm.DisableHooks
 }
 
 // findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
-func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
-	served := make([]validation.ServedKind, len(p.assignment.Work.Targets))
-	for i := range p.assignment.Work.Targets {
-		r := &p.assignment.Work.Targets[i].Reference
-		found, state, detail := p.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
+func (a *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
+	served := make([]validation.ServedKind, len(a.pass.assignment.Work.Targets))
+	for i := range a.pass.assignment.Work.Targets {
+		r := &a.pass.assignment.Work.Targets[i].Reference
+		found, state, detail := a.pass.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
 		case plan.Complete:
 			served[i] = validation.ServedKind{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
@@ -188,11 +188,11 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
-	all := rights.ListRequired(p.store.Cleaner.GetNamespace(), p.assignment.Work, validation.Options{
-		AllowProtectedKinds: p.r.opts.AllowProtectedKinds, DefaultServiceAccount: p.r.opts.DefaultServiceAccount, Served: served,
+	all := rights.ListRequired(a.pass.store.Cleaner.GetNamespace(), a.pass.assignment.Work, validation.Options{
+		AllowProtectedKinds: a.pass.r.opts.AllowProtectedKinds, DefaultServiceAccount: a.pass.r.opts.DefaultServiceAccount, Served: served,
 	})
-	if release != nil && p.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
-		all = append(all, release.RequiredRights(p.disablesHooks())...)
+	if release != nil && a.pass.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
+		all = append(all, release.RequiredRights(a.disablesHooks())...)
 	}
 	for _, r := range all {
 		if r.Resource != plan.AllResources {
@@ -203,15 +203,15 @@ func (p *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 }
 
 // findAskerLacks returns the rights that a user lacks to ask for an evaluation of another author's Cleaner.
-func (p *authority) findAskerLacks(ctx context.Context, who author.Author) ([]rights.Right, error) {
-	needed, unknown := p.findNeeded(ctx, nil)
+func (a *authority) findAskerLacks(ctx context.Context, who author.Author) ([]rights.Right, error) {
+	needed, unknown := a.findNeeded(ctx, nil)
 	if unknown != "" {
 		return nil, errors.New(unknown)
 	}
-	if h := p.assignment.Work.Helm; h != nil && h.Delete {
+	if h := a.pass.assignment.Work.Helm; h != nil && h.Delete {
 		needed = append(needed, rights.NewRightToEverything())
 	}
-	return p.r.authors.FindMissingRights(ctx, p.store.Cleaner.GetNamespace(), who, needed)
+	return a.pass.r.authors.FindMissingRights(ctx, a.pass.store.Cleaner.GetNamespace(), who, needed)
 }
 
 // identityPolicy returns with which accounts the operator acts, and for which Cleaners.

@@ -42,32 +42,32 @@ const (
 
 // doBatches does one batch after the other until nothing is left to do, or until its time is over. It returns the decision to
 // report.
-func (p *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
-	p.openRun.forgetOld()
-	w := &batches{pass: p.pass, touched: map[types.UID]bool{}}
-	if p.isDryRun() {
+func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
+	r.pass.openRun.forgetOld()
+	w := &batches{pass: r.pass, touched: map[types.UID]bool{}}
+	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
-		p.mem.Rehearsed.ForgetOthers(w.marks)
+		r.pass.mem.Rehearsed.ForgetOthers(w.marks)
 	}
 	w.recordDecision(in, d)
-	for ; p.hasStepsLeft(w.todo) && !p.r.clock.Now().Before(p.mem.retryAt); w.later = true {
+	for ; r.hasStepsLeft(w.todo) && !r.pass.r.clock.Now().Before(r.pass.mem.retryAt); w.later = true {
 		end, err := w.doBatch(ctx)
 		switch {
 		case err != nil, end == allDecided:
 			return reportedPlan{w.decision}, err
 		case end == workIsLeft:
-			return p.describeUnfinished(w.decision), nil
+			return r.describeUnfinished(w.decision), nil
 		case end == notConfirmed:
-			return w.obstacle, p.endTick(ctx, w.obstacle.Plan)
+			return w.obstacle, r.endTick(ctx, w.obstacle.Plan)
 		}
 	}
-	return p.endBatches(ctx, w.decision, w.todo)
+	return r.endBatches(ctx, w.decision, w.todo)
 }
 
 // batches are those of one pass.
 type batches struct {
-	*pass
-	in plan.Input
+	pass *pass
+	in   plan.Input
 	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
 	decision, todo plan.Plan
 	// obstacle says why nothing could be confirmed.
@@ -83,8 +83,8 @@ type batches struct {
 // recordDecision records a decision on the watches.
 func (w *batches) recordDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
-	w.recurrence.forgetReports(d)
-	w.todo = w.recurrence.leaveOutUnconfirmed(d)
+	w.pass.recurrence.forgetReports(d)
+	w.todo = w.pass.recurrence.leaveOutUnconfirmed(d)
 }
 
 // doBatch does one batch, and says what follows.
@@ -92,7 +92,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, marks: w.marks, later: w.later}
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	switch {
-	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.isOver():
+	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():
 		return workIsLeft, nil
 	case errors.Is(err, errLooked): // objects that are gone are known now, and no longer wanted
 		w.decideAgain(ctx)
@@ -103,12 +103,12 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 		w.obstacle = obstacle
 		return notConfirmed, nil
 	}
-	w.mem.disagreed = 0
+	w.pass.mem.disagreed = 0
 	switch {
-	case w.isOver(), !acted && !b.doubted:
+	case w.pass.isOver(), !acted && !b.doubted:
 		return workIsLeft, nil
-	case !acted, w.isDryRun(): // nothing was changed by what it was about, and there may be more
-		w.todo = w.recurrence.leaveOutUnconfirmed(w.decision)
+	case !acted, w.pass.isDryRun(): // nothing was changed by what it was about, and there may be more
+		w.todo = w.pass.recurrence.leaveOutUnconfirmed(w.decision)
 		return moreToDo, nil
 	}
 	return w.decideAfter(ctx, b), nil
@@ -117,7 +117,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 // batch is one round of actions of a Recurring Cleaner: what was decided on the watches is confirmed by live reads and decided again,
 // recorded if there is a sink, and carried out.
 type batch struct {
-	*pass
+	pass     *pass
 	executor *executor
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
@@ -139,7 +139,7 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 	switch {
 	case err != nil, obstacle.Reason != "", len(todo.Steps) == 0:
 		return false, obstacle, err
-	case b.isDryRun():
+	case b.pass.isDryRun():
 		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps))
 		return true, reportedPlan{}, nil
 	}
@@ -153,32 +153,32 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 // confirmSteps gives the steps of a decision on the watches that live reads confirm, without the reports that were made already. What they do
 // not confirm waits. With a reason, obstacle says why nothing could be confirmed.
 func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Plan, obstacle reportedPlan, err error) {
-	release := b.evaluator.reserveSlot(ctx)
+	release := b.pass.evaluator.reserveSlot(ctx)
 	last, inTime := b.confirmLive(ctx, first)
 	release()
-	if err := checkMemory(b.share); err != nil {
+	if err := checkMemory(b.pass.share); err != nil {
 		return plan.Plan{}, reportedPlan{}, err
 	}
-	now := b.r.clock.Now()
+	now := b.pass.r.clock.Now()
 	switch {
-	case !inTime && b.later && b.isOver():
+	case !inTime && b.later && b.pass.isOver():
 		return plan.Plan{}, reportedPlan{}, errOver
 	case !inTime, monotime.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+slowReads+"."
-		return plan.Plan{}, b.mem.backOffReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+		return plan.Plan{}, b.pass.mem.backOffReads(last, &b.pass.mem.disagreed, b.pass.retryPeriod(), now), nil
 	}
 	if len(last.Errors) == 0 { // those of items that are not of this batch
 		last.Errors = first.Errors
 	}
-	b.mem.Holds = last.Holds
+	b.pass.mem.Holds = last.Holds
 	if last.Verdict == v1alpha1.VerdictBlocked { // it was judged as a whole
-		return plan.Plan{}, b.mem.backOffReads(last, &b.mem.disagreed, b.retryPeriod(), now), nil
+		return plan.Plan{}, b.pass.mem.backOffReads(last, &b.pass.mem.disagreed, b.pass.retryPeriod(), now), nil
 	}
 	last.Withheld = first.Withheld // no batch has protected objects
 	todo = plan.IntersectPlans(first, last)
 	some := b.postponeUnconfirmed(first, last, todo, now)
 	todo = b.leaveOutLagging(first, todo)
-	if todo = b.mem.Told.LeaveOut(todo, b.r.clock.Now()); len(todo.Steps) == 0 {
+	if todo = b.pass.mem.Told.LeaveOut(todo, b.pass.r.clock.Now()); len(todo.Steps) == 0 {
 		b.doubted = some
 	}
 	return todo, reportedPlan{}, nil
@@ -186,13 +186,13 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 
 // confirmLive reads live what the decision depends on, and decides again, until nothing is left to be read, or no time is left.
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
-	b.executor.in.Now = b.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	b.executor.in.Now = b.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
-	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.mem.lane)
+	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.pass.mem.lane)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
-	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.reads.meterLive(b.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
-		in.Clock = b.r.clockTrust() // the reads have measured it
-		return b.evaluator.computePlan(ctx, in)
+	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.meterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+		in.Clock = b.pass.r.clockTrust() // the reads have measured it
+		return b.pass.evaluator.computePlan(ctx, in)
 	}, b.executor.isLate)
 	return last, inTime
 }
@@ -208,7 +208,7 @@ func (b *batch) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 	for i := range todo.Steps {
 		s := &todo.Steps[i]
 		if shown := versions[s.Object.UID]; shown != s.Object.ResourceVersion && b.executor.isBlind(s) {
-			b.mem.Lagging.NoteLag(s, s.Object.ResourceVersion, b.executor.in.Now, shown)
+			b.pass.mem.Lagging.NoteLag(s, s.Object.ResourceVersion, b.executor.in.Now, shown)
 			for _, item := range s.ListItems() {
 				behind[item] = true
 			}
@@ -226,7 +226,7 @@ func (b *batch) postponeUnconfirmed(first, last, agreed plan.Plan, now time.Time
 	left := first.ListItems()
 	for item := range agreed.ListItems() {
 		delete(left, item)
-		b.mem.Unconfirmed.ForgetItem(item)
+		b.pass.mem.Unconfirmed.ForgetItem(item)
 	}
 	for i := range last.Steps {
 		if s := &last.Steps[i]; !s.Confirmed {
@@ -241,37 +241,37 @@ func (b *batch) postponeUnconfirmed(first, last, agreed plan.Plan, now time.Time
 	if len(left) == 0 {
 		return false
 	}
-	b.mem.Unconfirmed.PostponeItems(left, b.retryPeriod(), now)
+	b.pass.mem.Unconfirmed.PostponeItems(left, b.pass.retryPeriod(), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, there are items to act on, but reads from the API server have not confirmed that yet."
 	}
-	b.mem.paused = reportedPlan{last}
+	b.pass.mem.paused = reportedPlan{last}
 	return true
 }
 
 // mayBegin checks with live reads that the Cleaner is unchanged, that its ServiceAccount exists, and that its namespace is not
 // terminating.
 func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, err error) {
-	now := v1alpha1.NewOwner(b.store.Key.Namespace)
-	if err := b.r.live.Get(ctx, b.store.Key, now); err != nil {
+	now := v1alpha1.NewOwner(b.pass.store.Key.Namespace)
+	if err := b.pass.r.live.Get(ctx, b.pass.store.Key, now); err != nil {
 		return reportedPlan{}, false, err
 	}
-	if now.GetUID() != b.store.Cleaner.GetUID() || now.GetGeneration() != b.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
+	if now.GetUID() != b.pass.store.Cleaner.GetUID() || now.GetGeneration() != b.pass.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
 		return reportedPlan{}, false, cleanerstore.ErrOutdated
 	}
-	if refusal := b.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
+	if refusal := b.pass.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
 		wait := plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: refusal.Reason, Message: refusal.Message}
-		return b.mem.backOffReads(wait, &b.mem.disagreed, b.retryPeriod(), b.r.clock.Now()), false, nil
+		return b.pass.mem.backOffReads(wait, &b.pass.mem.disagreed, b.pass.retryPeriod(), b.pass.r.clock.Now()), false, nil
 	}
 	return reportedPlan{}, true, nil
 }
 
 // recordBatch writes the steps into the run, if there is a sink, and returns those that fit into one batch.
 func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, error) {
-	if err := b.triggers.RecordRequest(ctx); err != nil {
+	if err := b.pass.triggers.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if b.store.Cleaner.Common().CloudEventSink == "" {
+	if b.pass.store.Cleaner.Common().CloudEventSink == "" {
 		return todo, nil
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
@@ -293,22 +293,22 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("held by the finalizer")
-	fingerprint, err := b.mem.fingerprintWork(&b.assignment, &b.r.opts)
+	fingerprint, err := b.pass.mem.fingerprintWork(&b.pass.assignment, &b.pass.r.opts)
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := life.BeginBatch(b.store.Read.State(), &b.mem.run.Ledger, fingerprint, rows, todo.ListForbidden(), b.executor.in.Now)
-	run.ServiceAccountName = b.clients.Account.RecordedName(b.store.Cleaner)
-	err = b.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
+	run, ledger := life.BeginBatch(b.pass.store.Read.State(), &b.pass.mem.run.Ledger, fingerprint, rows, todo.ListForbidden(), b.executor.in.Now)
+	run.ServiceAccountName = b.pass.clients.Account.RecordedName(b.pass.store.Cleaner)
+	err = b.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader):
 		return plan.Plan{}, err
 	case err != nil: // the write may or may not have succeeded, and the same rows may be in both batches
-		b.mem.run = life.Memory{}
+		b.pass.mem.run = life.Memory{}
 		return plan.Plan{}, err
 	}
 	faults.PassPoint("committed")
-	b.mem.run, b.executor.number = life.Memory{Ledger: *ledger}, run.Number
+	b.pass.mem.run, b.executor.number = life.Memory{Ledger: *ledger}, run.Number
 	return todo, nil
 }
 
@@ -323,17 +323,17 @@ var errOver = errors.New("the pass is over")
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
 		var err error
-		switch req := life.BeforeBatch(b.store.Cleaner, &b.mem.run.Ledger); req.Kind {
+		switch req := life.BeforeBatch(b.pass.store.Cleaner, &b.pass.mem.run.Ledger); req.Kind {
 		case life.Record:
 			return nil
 		case life.AddFinalizer:
-			err = b.store.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
+			err = b.pass.store.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 		case life.LookRows:
-			if err = b.openRun.doRequest(ctx, req); err == nil {
+			if err = b.pass.openRun.doRequest(ctx, req); err == nil {
 				err = errLooked
 			}
 		default:
-			err = b.openRun.doRequest(ctx, req)
+			err = b.pass.openRun.doRequest(ctx, req)
 		}
 		if err != nil {
 			return err
@@ -347,13 +347,13 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	for i := range first.Steps {
 		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}
-	b.executor.runCourse(ctx, life.NewCourse(todo), batchFollower{b.pass, b.executor})
+	b.executor.runCourse(ctx, life.NewCourse(todo), batchFollower{b.executor})
 	for uid, i := range b.rows {
 		if a := b.executor.answers[uid]; a != nil {
-			b.mem.run.RecordAnswer(i, *a, b.r.clock.Now())
+			b.pass.mem.run.RecordAnswer(i, *a, b.pass.r.clock.Now())
 		}
 	}
-	b.journal.TellSteps(b.executor.acted)
+	b.pass.journal.TellSteps(b.executor.acted)
 	if b.executor.unsent && len(b.executor.acted) == 0 {
 		return false, cleanerstore.ErrOutdated
 	}
@@ -367,7 +367,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 	}
 	w.decideAgain(ctx)
 	if w.callsForItself() { // throttle it to MinInterval
-		w.decision.Next = monotime.ChooseEarlier(w.decision.Next, w.r.clock.Now().Add(w.r.opts.MinInterval))
+		w.decision.Next = monotime.ChooseEarlier(w.decision.Next, w.pass.r.clock.Now().Add(w.pass.r.opts.MinInterval))
 		return allDecided
 	}
 	return moreToDo
@@ -375,51 +375,51 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 
 // decideAgain reads the watches and decides again.
 func (w *batches) decideAgain(ctx context.Context) {
-	in := w.evaluator.observeInput(ctx, w.in.Programs)
-	w.recordDecision(in, w.evaluator.decideAndRemember(ctx, in))
+	in := w.pass.evaluator.observeInput(ctx, w.in.Programs)
+	w.recordDecision(in, w.pass.evaluator.decideAndRemember(ctx, in))
 }
 
 // callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.
 func (w *batches) callsForItself() bool {
-	return w.recurrence.hasStepsLeft(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
+	return w.pass.recurrence.hasStepsLeft(w.todo) && !slices.ContainsFunc(w.todo.Steps, func(s plan.Step) bool { return !w.touched[s.Object.UID] })
 }
 
 // endBatches ends the work on a decision when no more than todo is done of it now. It returns the decision to report.
-func (p *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reportedPlan, error) {
-	if err := checkMemory(p.share); err != nil { // it is unknown what is left to do
+func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reportedPlan, error) {
+	if err := checkMemory(r.pass.share); err != nil { // it is unknown what is left to do
 		return reportedPlan{d}, err
 	}
-	if p.hasStepsLeft(todo) {
-		return p.mem.paused, nil
+	if r.hasStepsLeft(todo) {
+		return r.pass.mem.paused, nil
 	}
-	if !p.hasStepsLeft(d) && p.triggers.OverWith(d) {
-		p.triggers.PassTick() // also if what follows cannot be recorded
+	if !r.hasStepsLeft(d) && r.pass.triggers.OverWith(d) {
+		r.pass.triggers.PassTick() // also if what follows cannot be recorded
 	}
-	if err := p.finishRecurring(ctx); err != nil {
+	if err := r.finishRecurring(ctx); err != nil {
 		return reportedPlan{d}, err
 	}
 	switch {
-	case p.hasStepsLeft(d) && len(p.mem.Rehearsed) > 0:
-		d = p.describeRehearsal(d)
-		d.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
-		return reportedPlan{d}, p.endTick(ctx, d)
-	case p.hasStepsLeft(d):
-		return p.describeUnconfirmed(d), nil
+	case r.hasStepsLeft(d) && len(r.pass.mem.Rehearsed) > 0:
+		d = r.describeRehearsal(d)
+		d.Next = monotime.ChooseEarlier(r.pass.mem.Unconfirmed.NextAttempt(), d.Next)
+		return reportedPlan{d}, r.endTick(ctx, d)
+	case r.hasStepsLeft(d):
+		return r.describeUnconfirmed(d), nil
 	}
-	p.mem.retryAt, p.mem.disagreed = time.Time{}, 0
-	return reportedPlan{d}, p.endTick(ctx, d)
+	r.pass.mem.retryAt, r.pass.mem.disagreed = time.Time{}, 0
+	return reportedPlan{d}, r.endTick(ctx, d)
 }
 
 // finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
 // action is not finished, and continues to count: it has nothing to report.
-func (p *recurrence) finishRecurring(ctx context.Context) error {
-	for p.store.Cleaner.Common().CloudEventSink != "" {
-		req := life.AtRest(p.store.Cleaner, &p.mem.run.Ledger)
-		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(p.store.Cleaner.State().Run, &p.mem.run.Ledger).Counts) == 0
+func (r *recurrence) finishRecurring(ctx context.Context) error {
+	for r.pass.store.Cleaner.Common().CloudEventSink != "" {
+		req := life.AtRest(r.pass.store.Cleaner, &r.pass.mem.run.Ledger)
+		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(r.pass.store.Cleaner.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {
 			break
 		}
-		if err := p.openRun.doRequest(ctx, req); err != nil {
+		if err := r.pass.openRun.doRequest(ctx, req); err != nil {
 			return err
 		}
 	}
@@ -427,33 +427,33 @@ func (p *recurrence) finishRecurring(ctx context.Context) error {
 }
 
 // describeUnfinished returns what to report of a decision that this pass does not finish: the next pass begins soon.
-func (p *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
-	d.Next = monotime.ChooseEarlier(d.Next, p.r.clock.Now().Add(p.r.opts.MinInterval))
-	if p.isDryRun() {
-		d = p.describeRehearsal(d)
+func (r *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
+	d.Next = monotime.ChooseEarlier(d.Next, r.pass.r.clock.Now().Add(r.pass.r.opts.MinInterval))
+	if r.pass.isDryRun() {
+		d = r.describeRehearsal(d)
 	}
 	return reportedPlan{d}
 }
 
 // leaveOutUnconfirmed is what a decision wants of items that need not wait for live reads to say the same.
-func (p *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
-	if p.isDryRun() {
-		d = p.mem.Rehearsed.LeaveOut(d)
+func (r *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
+	if r.pass.isDryRun() {
+		d = r.pass.mem.Rehearsed.LeaveOut(d)
 	}
-	if len(p.mem.Unconfirmed) == 0 {
+	if len(r.pass.mem.Unconfirmed) == 0 {
 		return d
 	}
 	if d.RulesEvaluated || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is wanted
-		p.mem.Unconfirmed.KeepWanted(d.ListItems())
+		r.pass.mem.Unconfirmed.KeepWanted(d.ListItems())
 	}
-	now := p.r.clock.Now()
-	return life.WithoutItems(d, func(item plan.ItemKey) bool { return p.mem.Unconfirmed.IsWaiting(item, now) })
+	now := r.pass.r.clock.Now()
+	return life.WithoutItems(d, func(item plan.ItemKey) bool { return r.pass.mem.Unconfirmed.IsWaiting(item, now) })
 }
 
 // describeUnconfirmed returns what to report when all remaining items wait for live reads to confirm them.
-func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
-	out := p.mem.paused
-	out.Next = monotime.ChooseEarlier(p.mem.Unconfirmed.NextAttempt(), d.Next)
+func (r *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
+	out := r.pass.mem.paused
+	out.Next = monotime.ChooseEarlier(r.pass.mem.Unconfirmed.NextAttempt(), d.Next)
 	out.Pending, out.Withheld = d.Pending, d.Withheld
 	out.Deferred, out.DeferReason, out.DeferDetail = d.Deferred, d.DeferReason, d.DeferDetail
 	if len(out.Errors) == 0 {
@@ -463,7 +463,7 @@ func (p *recurrence) describeUnconfirmed(d plan.Plan) reportedPlan {
 }
 
 // hasStepsLeft reports whether a decision has steps left, not counting reports that were already made.
-func (p *recurrence) hasStepsLeft(d plan.Plan) bool {
+func (r *recurrence) hasStepsLeft(d plan.Plan) bool {
 	changes := slices.ContainsFunc(d.Steps, func(s plan.Step) bool { return s.IsChange() })
-	return d.Verdict == v1alpha1.VerdictAct && (changes || len(p.mem.Told.LeaveOut(d, p.r.clock.Now()).Steps) > 0)
+	return d.Verdict == v1alpha1.VerdictAct && (changes || len(r.pass.mem.Told.LeaveOut(d, r.pass.r.clock.Now()).Steps) > 0)
 }

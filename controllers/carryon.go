@@ -26,37 +26,37 @@ import (
 )
 
 // openRun continues an open run, and delivers the event of a finished one.
-type openRun struct{ *pass }
+type openRun struct{ pass *pass }
 
 // carryOn does what life.Next says, one request after the other, until there is nothing to do but to wait, or to
 // evaluate. It returns that last request.
-func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
-	defer func() { p.inLine = req.InLine }()
-	p.mem.run.NewPass()
-	p.receiveUninstall(ctx)
-	if p.mem.run.Busy && p.store.Cleaner.GetDeletionTimestamp() != nil && !p.r.clock.Now().Before(p.store.Cleaner.GetDeletionTimestamp().Add(p.r.opts.FinishGrace)) {
-		p.mem.stopUninstall()
+func (o *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
+	defer func() { o.pass.inLine = req.InLine }()
+	o.pass.mem.run.NewPass()
+	o.receiveUninstall(ctx)
+	if o.pass.mem.run.Busy && o.pass.store.Cleaner.GetDeletionTimestamp() != nil && !o.pass.r.clock.Now().Before(o.pass.store.Cleaner.GetDeletionTimestamp().Add(o.pass.r.opts.FinishGrace)) {
+		o.pass.mem.stopUninstall()
 	}
 	for {
-		v, err := p.viewOfRun()
+		v, err := o.viewOfRun()
 		if err != nil {
 			return life.Request{}, err
 		}
-		v.Delivered = p.queueDelivery()
-		req = life.Next(v, &p.mem.run)
-		if req.Kind != life.Idle && req.Kind != life.Evaluate && p.isOver() {
+		v.Delivered = o.queueDelivery()
+		req = life.Next(v, &o.pass.mem.run)
+		if req.Kind != life.Idle && req.Kind != life.Evaluate && o.pass.isOver() {
 			req = life.Request{Kind: life.Idle, Until: v.Now, Reason: v1alpha1.ReasonCleaning}
 		}
 		switch req.Kind {
 		case life.Evaluate:
 			return req, nil
 		case life.Idle:
-			p.newReport().SetWaiting(req)
+			o.pass.newReport().SetWaiting(req)
 			return req, nil
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
 		faults.PassBefore(req.Kind)
-		if err := p.doRequest(ctx, req); err != nil {
+		if err := o.doRequest(ctx, req); err != nil {
 			return req, err
 		}
 		faults.PassAfter(req.Kind)
@@ -64,112 +64,112 @@ func (p *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 }
 
 // viewOfRun is the Cleaner as life.Next sees it, without whether its event was delivered.
-func (p *openRun) viewOfRun() (life.View, error) {
-	decides, err := p.mem.fingerprintWork(&p.assignment, &p.r.opts)
+func (o *openRun) viewOfRun() (life.View, error) {
+	decides, err := o.pass.mem.fingerprintWork(&o.pass.assignment, &o.pass.r.opts)
 	if err != nil {
 		return life.View{}, err
 	}
 	return life.View{
-		Cleaner: p.store.Cleaner, Helm: p.assignment.Work.Helm, Decides: decides, Now: p.r.clock.Now(),
-		SettleFor: p.r.opts.Settle, FinishGrace: p.r.opts.FinishGrace, ClockSuspect: p.r.opts.Skew.IsSuspect(), Slot: p.r.pool.FindSlot(p.store.Key),
+		Cleaner: o.pass.store.Cleaner, Helm: o.pass.assignment.Work.Helm, Decides: decides, Now: o.pass.r.clock.Now(),
+		SettleFor: o.pass.r.opts.Settle, FinishGrace: o.pass.r.opts.FinishGrace, ClockSuspect: o.pass.r.opts.Skew.IsSuspect(), Slot: o.pass.r.pool.FindSlot(o.pass.store.Key),
 	}, nil
 }
 
 // queueDelivery hands the event of the undelivered run to the sender, if there is one, and reports whether the sink has accepted it.
-func (p *openRun) queueDelivery() (delivered bool) {
-	if p.store.Cleaner.Common().CloudEventSink == "" {
-		p.r.sender.CancelDeliveries(p.store.Key)
+func (o *openRun) queueDelivery() (delivered bool) {
+	if o.pass.store.Cleaner.Common().CloudEventSink == "" {
+		o.pass.r.sender.CancelDeliveries(o.pass.store.Key)
 		return false
 	}
-	run := life.UndeliveredRun(p.store.Cleaner.State())
+	run := life.UndeliveredRun(o.pass.store.Cleaner.State())
 	if run == nil {
 		return false
 	}
-	p.r.sender.QueueDelivery(p.store.Key, outbox.RefOf(p.store.Cleaner), outbox.SinkOf(p.store.Cleaner), run)
-	return p.r.sender.GetDelivery(p.store.Key, p.store.Cleaner.GetUID(), run.Number).Delivered
+	o.pass.r.sender.QueueDelivery(o.pass.store.Key, outbox.RefOf(o.pass.store.Cleaner), outbox.SinkOf(o.pass.store.Cleaner), run)
+	return o.pass.r.sender.GetDelivery(o.pass.store.Key, o.pass.store.Cleaner.GetUID(), run.Number).Delivered
 }
 
 // doRequest carries out one request of life.Next and records its result in the memory of the run.
-func (p *openRun) doRequest(ctx context.Context, req life.Request) error {
+func (o *openRun) doRequest(ctx context.Context, req life.Request) error {
 	switch req.Kind {
 	case life.LookRows, life.Settle:
-		return p.updateRows(ctx, req)
+		return o.updateRows(ctx, req)
 	case life.LookRelease:
-		return releaseOf(p.pass).lookAtRelease(ctx)
+		return releaseOf(o.pass).lookAtRelease(ctx)
 	case life.Recheck:
-		return p.recheckRun(ctx)
+		return o.recheckRun(ctx)
 	case life.ReviewAuthor:
-		p.authority.reviewUninstall(ctx)
+		o.pass.authority.reviewUninstall(ctx)
 		return nil
 	case life.Act:
-		return p.actOnRows(ctx, req.Rows)
+		return o.actOnRows(ctx, req.Rows)
 	case life.AskSlot:
-		p.r.pool.AskSlot(p.store.Key)
+		o.pass.r.pool.AskSlot(o.pass.store.Key)
 		return nil
 	case life.StartUninstall, life.FinishUninstall:
-		return p.startUninstall(ctx, req.Kind == life.StartUninstall)
+		return o.startUninstall(ctx, req.Kind == life.StartUninstall)
 	default:
-		return p.endRun(ctx, req)
+		return o.endRun(ctx, req)
 	}
 }
 
 // endRun carries out the requests after the last action of a run: they record its result, and decide whether the Cleaner stays.
-func (p *openRun) endRun(ctx context.Context, req life.Request) error {
-	run := p.store.Cleaner.State().Run
+func (o *openRun) endRun(ctx context.Context, req life.Request) error {
+	run := o.pass.store.Cleaner.State().Run
 	switch req.Kind {
 	case life.WriteResult:
-		return p.recordResult(ctx, req)
+		return o.recordResult(ctx, req)
 	case life.MoveToUnsent:
-		return p.moveToUnsent(ctx, run)
+		return o.moveToUnsent(ctx, run)
 	case life.ClearUnsent:
-		return p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
+		return o.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Unsent = nil })
 	case life.ClearRecord:
-		return p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
+		return o.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Unsent = nil, nil })
 	case life.DeleteSelf:
-		return p.deleteSelf(ctx)
+		return o.deleteSelf(ctx)
 	case life.GiveUp:
-		p.journal.GiveUp(ctx)
-		return p.store.RemoveFinalizer(ctx)
+		o.pass.journal.GiveUp(ctx)
+		return o.pass.store.RemoveFinalizer(ctx)
 	case life.RemoveFinalizer:
 		if run != nil && run.Result == v1alpha1.ResultAbandoned {
-			p.journal.TellFinished(run)
+			o.pass.journal.TellFinished(run)
 		}
-		return p.store.RemoveFinalizer(ctx)
+		return o.pass.store.RemoveFinalizer(ctx)
 	default:
 		return fmt.Errorf("cannot carry out %s", req.Kind)
 	}
 }
 
 // updateRows records what became of the objects of rows.
-func (p *openRun) updateRows(ctx context.Context, req life.Request) error {
-	m, run := &p.mem.run, p.store.Cleaner.State().Run
+func (o *openRun) updateRows(ctx context.Context, req life.Request) error {
+	m, run := &o.pass.mem.run, o.pass.store.Cleaner.State().Run
 	if run.Lifecycle == v1alpha1.LifecycleRecurring {
-		return p.lookUnknown(ctx)
+		return o.lookUnknown(ctx)
 	}
-	sights := p.lookRows(ctx, req.Rows)
-	m.RecordSights(run, sights, p.r.clock.Now())
+	sights := o.lookRows(ctx, req.Rows)
+	m.RecordSights(run, sights, o.pass.r.clock.Now())
 	if req.Kind == life.Settle {
-		m.RecordSettleLook(p.r.clock.Now())
+		m.RecordSettleLook(o.pass.r.clock.Now())
 	}
 	return nil
 }
 
 // lookRows reads the objects of rows live.
-func (p *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight {
+func (o *openRun) lookRows(ctx context.Context, which []int) map[int]life.Sight {
 	reader := &rowreader.Reader{
-		Live: p.clients.Live, Resolver: p.r.resolver, Owner: p.planOwner(), Work: p.assignment.Work, Protection: p.r.opts.newProtection(),
+		Live: o.pass.clients.Live, Resolver: o.pass.r.resolver, Owner: o.pass.planOwner(), Work: o.pass.assignment.Work, Protection: o.pass.r.opts.newProtection(),
 	}
-	return reader.LookRows(ctx, p.store.Cleaner.State().Run.Rows, which)
+	return reader.LookRows(ctx, o.pass.store.Cleaner.State().Run.Rows, which)
 }
 
 // moveToUnsent makes room for another run: only the event of this one is left. This is the end of a Recurring run. After a Once run, the
 // next one begins after a pause.
-func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
+func (o *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	counts := run.Lifecycle == v1alpha1.LifecycleRecurring
-	finished := life.FinishRun(run, &p.mem.run, "", "", p.r.clock.Now())
-	err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	finished := life.FinishRun(run, &o.pass.mem.run, "", "", o.pass.r.clock.Now())
+	err := o.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
-		if p.store.Cleaner.Common().CloudEventSink != "" {
+		if o.pass.store.Cleaner.Common().CloudEventSink != "" {
 			s.Unsent = finished
 		}
 	})
@@ -177,76 +177,76 @@ func (p *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 		return err
 	}
 	if counts {
-		p.mem.run = life.Memory{}
-		p.journal.TellRun(ctx, finished)
-		p.queueDelivery() // nothing else may happen for long
+		o.pass.mem.run = life.Memory{}
+		o.pass.journal.TellRun(ctx, finished)
+		o.queueDelivery() // nothing else may happen for long
 		return nil
 	}
-	p.journal.TellFinished(finished)
-	p.mem.backOffReads(plan.Plan{
+	o.pass.journal.TellFinished(finished)
+	o.pass.mem.backOffReads(plan.Plan{
 		Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPartial,
 		Message: fmt.Sprintf("Run %d left objects behind; another run starts after a pause if the conditions are still true.", run.Number),
-	}, &p.mem.afterPartial, p.retryPeriod(), p.r.clock.Now())
+	}, &o.pass.mem.afterPartial, o.pass.retryPeriod(), o.pass.r.clock.Now())
 	return nil
 }
 
 // recordResult records the result of the run.
-func (p *openRun) recordResult(ctx context.Context, req life.Request) error {
-	finished := life.FinishRun(p.store.Cleaner.State().Run, &p.mem.run, req.Result, req.Message, p.r.clock.Now())
-	if err := p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
+func (o *openRun) recordResult(ctx context.Context, req life.Request) error {
+	finished := life.FinishRun(o.pass.store.Cleaner.State().Run, &o.pass.mem.run, req.Result, req.Message, o.pass.r.clock.Now())
+	if err := o.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run = finished }); err != nil {
 		return err
 	}
 	if finished.Lifecycle == v1alpha1.LifecycleRecurring {
-		p.journal.TellRun(ctx, finished)
+		o.pass.journal.TellRun(ctx, finished)
 		return nil
 	}
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
-	p.r.metrics.CountRun(string(finished.Result))
-	p.journal.TellTerminating(finished, p.mem.run.Rows)
-	p.mem.run, p.mem.judged = life.Memory{}, judged{}
+	o.pass.r.metrics.CountRun(string(finished.Result))
+	o.pass.journal.TellTerminating(finished, o.pass.mem.run.Rows)
+	o.pass.mem.run, o.pass.mem.judged = life.Memory{}, judged{}
 	return nil
 }
 
 // deleteSelf deletes the Cleaner, at the version that was read.
-func (p *openRun) deleteSelf(ctx context.Context) error {
-	if !p.r.opts.Lease.Fresh() {
+func (o *openRun) deleteSelf(ctx context.Context) error {
+	if !o.pass.r.opts.Lease.Fresh() {
 		return cleanerstore.ErrNotLeader
 	}
-	finished := p.store.Cleaner.State().Run
-	uid, version := p.store.Read.GetUID(), p.store.Read.GetResourceVersion()
-	err := p.r.client.Delete(ctx, p.store.ReadMetadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
+	finished := o.pass.store.Cleaner.State().Run
+	uid, version := o.pass.store.Read.GetUID(), o.pass.store.Read.GetResourceVersion()
+	err := o.pass.r.client.Delete(ctx, o.pass.store.ReadMetadata(), client.Preconditions{UID: &uid, ResourceVersion: &version},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return err
 	}
-	p.journal.TellFinished(finished)
-	return p.store.RereadCleaner(ctx)
+	o.pass.journal.TellFinished(finished)
+	return o.pass.store.RereadCleaner(ctx)
 }
 
 // startUninstall hands the release of the run to the pool.
-func (p *openRun) startUninstall(ctx context.Context, start bool) error {
-	m, run, spec := &p.mem.run, p.store.Cleaner.State().Run, p.assignment.Work.Helm
-	mark, err := signedrecords.SignMark(p.store.Ring, p.store.Cleaner, run)
+func (o *openRun) startUninstall(ctx context.Context, start bool) error {
+	m, run, spec := &o.pass.mem.run, o.pass.store.Cleaner.State().Run, o.pass.assignment.Work.Helm
+	mark, err := signedrecords.SignMark(o.pass.store.Ring, o.pass.store.Cleaner, run)
 	if err != nil {
 		return err
 	}
 	want := helm.UninstallRequest{
-		Namespace: p.store.Cleaner.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
+		Namespace: o.pass.store.Cleaner.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
-		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: p.store.Cleaner.GetNamespace(), Name: p.store.Cleaner.GetName(), UID: p.store.Cleaner.GetUID()},
+		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: o.pass.store.Cleaner.GetNamespace(), Name: o.pass.store.Cleaner.GetName(), UID: o.pass.store.Cleaner.GetUID()},
 	}
 	if m.Release.Begun {
 		want.Begun = m.Release.Mark
 	}
-	want.DisableHooks, want.Rights = p.authority.disablesHooks(), m.Reviewed
+	want.DisableHooks, want.Rights = o.pass.authority.disablesHooks(), m.Reviewed
 	uninstalls.SetTimeouts(&want, spec, !start && m.Failed != "")
-	who, _ := author.Read(p.store.Ring, p.store.Read) // the zero value if no author is known
+	who, _ := author.Read(o.pass.store.Ring, o.pass.store.Read) // the zero value if no author is known
 	m.Busy = true
 	job := &uninstalls.Job{
-		Environment: p.r.newEnvironment(), Clients: p.clients, Key: p.store.Key, UID: p.store.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, ReadSlot: p.r.readings.TurnOf(p.store.Key), Start: start,
-		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: p.store.Ring, Ended: p.mem.ended, Log: logf.FromContext(ctx),
+		Environment: o.pass.r.newEnvironment(), Clients: o.pass.clients, Key: o.pass.store.Key, UID: o.pass.store.Cleaner.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, ReadSlot: o.pass.r.readings.TurnOf(o.pass.store.Key), Start: start,
+		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: o.pass.store.Ring, Ended: o.pass.mem.ended, Log: logf.FromContext(ctx),
 	}
-	p.mem.stopUninstall = p.r.pool.RunJob(ctx, p.store.Key, job.Do)
+	o.pass.mem.stopUninstall = o.pass.r.pool.RunJob(ctx, o.pass.store.Key, job.Do)
 	return nil
 }
 
@@ -259,15 +259,15 @@ func (r *CleanerReconciler) newEnvironment() uninstalls.Environment {
 }
 
 // receiveUninstall records the end of an uninstall in the pool.
-func (p *openRun) receiveUninstall(ctx context.Context) {
+func (o *openRun) receiveUninstall(ctx context.Context) {
 	select {
-	case end := <-p.mem.ended:
-		if end.Run != p.mem.run.Number {
+	case end := <-o.pass.mem.ended:
+		if end.Run != o.pass.mem.run.Number {
 			return
 		}
-		p.mem.run.RecordUninstall(end.Why, p.r.clock.Now())
-		p.mem.run.Uninstalled = end.Swept
-		p.journal.RememberActions(end.Actions...)
+		o.pass.mem.run.RecordUninstall(end.Why, o.pass.r.clock.Now())
+		o.pass.mem.run.Uninstalled = end.Swept
+		o.pass.journal.RememberActions(end.Actions...)
 		if end.Why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.Run, "why", end.Why)
 		}

@@ -113,186 +113,186 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 }
 
 // evaluator reads the targets and computes plans.
-type evaluator struct{ *pass }
+type evaluator struct{ pass *pass }
 
 // compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
-func (p *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
-	if len(p.assignment.Wrong) > 0 {
-		return nil, validation.FromFieldErrors(p.assignment.Wrong), nil
+func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
+	if len(e.pass.assignment.Wrong) > 0 {
+		return nil, validation.FromFieldErrors(e.pass.assignment.Wrong), nil
 	}
-	programs, errs := p.r.compiler.Get(ctx, p.store.Cleaner.GetNamespace(), p.store.Cleaner.GetUID(), p.assignment.Version, p.assignment.Work)
+	programs, errs := e.pass.r.compiler.Get(ctx, e.pass.store.Cleaner.GetNamespace(), e.pass.store.Cleaner.GetUID(), e.pass.assignment.Version, e.pass.assignment.Work)
 	if programs == nil && len(errs) == 0 {
 		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
 	}
 	options := validation.Options{
-		AllowProtectedKinds:   p.r.opts.AllowProtectedKinds,
+		AllowProtectedKinds:   e.pass.r.opts.AllowProtectedKinds,
 		Compiled:              errs,
-		RequireServiceAccount: p.r.opts.RequireServiceAccount,
-		DefaultServiceAccount: p.r.opts.DefaultServiceAccount,
-		Namespace:             p.store.Cleaner.GetNamespace(),
-		OperatorNamespace:     p.r.opts.Namespace,
+		RequireServiceAccount: e.pass.r.opts.RequireServiceAccount,
+		DefaultServiceAccount: e.pass.r.opts.DefaultServiceAccount,
+		Namespace:             e.pass.store.Cleaner.GetNamespace(),
+		OperatorNamespace:     e.pass.r.opts.Namespace,
 	}
-	if ref := p.store.Cleaner.Common().TemplateRef; ref != nil {
+	if ref := e.pass.store.Cleaner.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name
 	}
-	return programs, validation.Validate(p.assignment.Work, options).Errors(), nil
+	return programs, validation.Validate(e.pass.assignment.Work, options).Errors(), nil
 }
 
 // declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
-func (p *evaluator) declareInterests() {
-	ttl, err := p.store.Cleaner.Common().TTL.Parse(0)
-	if err != nil || p.store.Cleaner.Common().Suspend || p.r.clock.Now().Add(-p.r.opts.Skew.ClockAhead()).Before(p.store.CreatedAt().Add(ttl)) {
-		p.dropInterests()
+func (e *evaluator) declareInterests() {
+	ttl, err := e.pass.store.Cleaner.Common().TTL.Parse(0)
+	if err != nil || e.pass.store.Cleaner.Common().Suspend || e.pass.r.clock.Now().Add(-e.pass.r.opts.Skew.ClockAhead()).Before(e.pass.store.CreatedAt().Add(ttl)) {
+		e.dropInterests()
 		return
 	}
-	if p.mem.listening.IsZero() {
-		p.mem.listening = p.r.clock.Now()
+	if e.pass.mem.listening.IsZero() {
+		e.pass.mem.listening = e.pass.r.clock.Now()
 	}
-	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	interests := make([]watches.Interest, 0, len(p.assignment.Work.Targets))
-	for i := range p.assignment.Work.Targets {
-		t, q := &p.assignment.Work.Targets[i], &queries[i]
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Cleaner.GetNamespace(), e.pass.assignment.Work)
+	interests := make([]watches.Interest, 0, len(e.pass.assignment.Work.Targets))
+	for i := range e.pass.assignment.Work.Targets {
+		t, q := &e.pass.assignment.Work.Targets[i], &queries[i]
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || p.triggers.IgnoresChanges()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || e.pass.triggers.IgnoresChanges()})
 	}
-	p.r.watches.SetInterests(p.store.Key, interests)
+	e.pass.r.watches.SetInterests(e.pass.store.Key, interests)
 }
 
 // dropInterests declares that the Cleaner wants to hear of nothing.
-func (p *evaluator) dropInterests() {
-	p.r.watches.DropInterests(p.store.Key)
-	p.mem.listening, p.mem.queried = time.Time{}, queried{}
+func (e *evaluator) dropInterests() {
+	e.pass.r.watches.DropInterests(e.pass.store.Key)
+	e.pass.mem.listening, e.pass.mem.queried = time.Time{}, queried{}
 }
 
-// observeAndDecide takes a slot, looks and decides: it may be long until there is a slot, and what was seen before would be old.
-func (p *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
-	defer p.acquireSlot(ctx)()
-	in := p.observeInput(ctx, programs)
-	return in, p.decideAndRemember(ctx, in)
+// observeAndDecide takes a slot, observes and decides: it may be long until there is a slot, and what was seen before would be old.
+func (e *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
+	defer e.acquireSlot(ctx)()
+	in := e.observeInput(ctx, programs)
+	return in, e.decideAndRemember(ctx, in)
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (p *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := p.r.clock.Now()                                            // not after the snapshot
-	p.mem.checks.NoteChange(p.r.watches.News.TakeChange(p.store.Key)) // before it: what comes in between is checked twice
-	if since := p.mem.checks.UnseenSince(now, 2*p.r.opts.MinInterval+p.mem.took); !since.IsZero() {
-		p.mem.Holds = p.mem.Holds.BlindAll(since)
+func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
+	now := e.pass.r.clock.Now()                                                      // not after the snapshot
+	e.pass.mem.checks.NoteChange(e.pass.r.watches.News.TakeChange(e.pass.store.Key)) // before it: what comes in between is checked twice
+	if since := e.pass.mem.checks.UnseenSince(now, 2*e.pass.r.opts.MinInterval+e.pass.mem.took); !since.IsZero() {
+		e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(since)
 	}
-	queries := p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	watched := p.reads.meterWatched(p.clients.Watched)
-	seen := watched.chargeSeen(p.assignment.Work, queries.Read(ctx, watched))
-	in := p.inputAt(programs, now, p.mem.Overlay.OverlaySnapshot(seen))
-	in.Lagging, in.Unseen = p.mem.Lagging.ListItems(in.Snapshot, now), p.mem.Overlay.ListUnseen()
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Cleaner.GetNamespace(), e.pass.assignment.Work)
+	watched := e.pass.reads.meterWatched(e.pass.clients.Watched)
+	seen := watched.chargeSeen(e.pass.assignment.Work, queries.Read(ctx, watched))
+	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))
+	in.Lagging, in.Unseen = e.pass.mem.Lagging.ListItems(in.Snapshot, now), e.pass.mem.Overlay.ListUnseen()
 	return in
 }
 
 // inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (p *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
+func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
 	return plan.Input{
-		Owner:       p.planOwner(),
-		Spec:        p.assignment.Work,
+		Owner:       e.pass.planOwner(),
+		Spec:        e.pass.assignment.Work,
 		Programs:    programs,
 		Snapshot:    s,
-		Protection:  p.r.opts.newProtection(),
+		Protection:  e.pass.r.opts.newProtection(),
 		Now:         now,
-		Expected:    p.mem.expected,
-		Clock:       p.r.clockTrust(),
-		Holds:       p.mem.Holds,
-		Done:        p.mem.Done,
-		Backoff:     p.mem.Backoff,
-		Recreations: p.mem.Recreations,
-		Room:        p.findRoom(),
-		Memory:      p.share,
+		Expected:    e.pass.mem.expected,
+		Clock:       e.pass.r.clockTrust(),
+		Holds:       e.pass.mem.Holds,
+		Done:        e.pass.mem.Done,
+		Backoff:     e.pass.mem.Backoff,
+		Recreations: e.pass.mem.Recreations,
+		Room:        e.findRoom(),
+		Memory:      e.pass.share,
 	}
 }
 
 // findRoom returns how much the next decision may remember of items; nil if that is unknown.
-func (p *evaluator) findRoom() *plan.Room {
-	free, known := p.r.memories.FindRoom(p.store.Key, p.mem)
+func (e *evaluator) findRoom() *plan.Room {
+	free, known := e.pass.r.memories.FindRoom(e.pass.store.Key, e.pass.mem)
 	if !known {
 		return nil
 	}
-	return p.mem.MakeRoom(free)
+	return e.pass.mem.MakeRoom(free)
 }
 
 // decideAndRemember decides, and remembers what the next decision has to know.
-func (p *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
-	began := p.r.clock.Now()
-	d := p.computePlan(ctx, in)
-	p.mem.evaluated, p.mem.expected = in.Now, d.Next
+func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
+	began := e.pass.r.clock.Now()
+	d := e.computePlan(ctx, in)
+	e.pass.mem.evaluated, e.pass.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
-	if p.holdsChecked = checkMemory(p.share) == nil && !stopped; p.holdsChecked {
-		p.mem.Holds, p.mem.checks = d.Holds, staleness.Checks{Steady: d.Steady, Again: d.NextCheck}
+	if e.pass.holdsChecked = checkMemory(e.pass.share) == nil && !stopped; e.pass.holdsChecked {
+		e.pass.mem.Holds, e.pass.mem.checks = d.Holds, staleness.Checks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
-		p.skipCheck(in.Now)
+		e.skipCheck(in.Now)
 	}
-	p.r.metrics.ObserveEvaluation(string(d.Verdict), p.r.clock.Since(began))
+	e.pass.r.metrics.ObserveEvaluation(string(d.Verdict), e.pass.r.clock.Since(began))
 	failing := int64(0)
 	for i := range d.Errors {
 		failing += max(1, d.Errors[i].Count)
 	}
-	p.r.metrics.SetItems(p.store.Key, len(d.Pending), int(failing))
+	e.pass.r.metrics.SetItems(e.pass.store.Key, len(d.Pending), int(failing))
 	return d
 }
 
 // computePlan makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.
-func (p *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
-	ctx, end := p.beginEvaluation(ctx)
+func (e *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
+	ctx, end := e.beginEvaluation(ctx)
 	defer end()
 	return plan.ComputePlan(ctx, in)
 }
 
 // beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
 // evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
-func (p *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
-	evaluating, stop := followCleaner(ctx, p.pass)
+func (e *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
+	evaluating, stop := followCleaner(ctx, e.pass)
 	giveBack := func() {}
-	if p.reserved == nil {
-		slot, err := p.takeSlot(evaluating)
+	if e.pass.reserved == nil {
+		slot, err := e.takeSlot(evaluating)
 		if err != nil { // what is evaluated then says so
 			return evaluating, stop
 		}
 		giveBack = slot.GiveBack
 	}
-	began := p.r.clock.Now()
+	began := e.pass.r.clock.Now()
 	return evaluating, func() {
-		p.mem.took = p.r.clock.Since(began)
+		e.pass.mem.took = e.pass.r.clock.Since(began)
 		giveBack()
 		stop()
 	}
 }
 
 // takeSlot waits for a slot.
-func (p *evaluator) takeSlot(ctx context.Context) (*fair.Slot, error) {
-	asked := p.r.clock.Now()
-	slot, err := p.r.workers.TakeSlot(ctx, p.r.slots, p.store.Key)
-	p.mem.slotWait = p.r.clock.Since(asked)
-	p.waited += p.mem.slotWait
+func (e *evaluator) takeSlot(ctx context.Context) (*fair.Slot, error) {
+	asked := e.pass.r.clock.Now()
+	slot, err := e.pass.r.workers.TakeSlot(ctx, e.pass.r.slots, e.pass.store.Key)
+	e.pass.mem.slotWait = e.pass.r.clock.Since(asked)
+	e.pass.waited += e.pass.mem.slotWait
 	return slot, err
 }
 
 // reserveSlot takes a slot before live reads that evaluations are to confirm, if the last wait for one was long: else the reads could be too
 // old each time when their slot is there. The evaluations up to the release share the slot.
-func (p *evaluator) reserveSlot(ctx context.Context) (release func()) {
-	if p.mem.slotWait < life.ConfirmationServes/2 {
+func (e *evaluator) reserveSlot(ctx context.Context) (release func()) {
+	if e.pass.mem.slotWait < life.ConfirmationServes/2 {
 		return func() {}
 	}
-	return p.acquireSlot(ctx)
+	return e.acquireSlot(ctx)
 }
 
 // acquireSlot takes a slot for the evaluations up to the release.
-func (p *evaluator) acquireSlot(ctx context.Context) (release func()) {
-	following, stop := followCleaner(ctx, p.pass)
+func (e *evaluator) acquireSlot(ctx context.Context) (release func()) {
+	following, stop := followCleaner(ctx, e.pass)
 	defer stop()
-	slot, err := p.takeSlot(following)
+	slot, err := e.takeSlot(following)
 	if err != nil { // the evaluations say so
 		return func() {}
 	}
-	p.reserved = slot
+	e.pass.reserved = slot
 	return func() {
-		p.reserved = nil
+		e.pass.reserved = nil
 		slot.GiveBack()
 	}
 }
@@ -307,10 +307,10 @@ func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func())
 }
 
 // skipCheck records that this pass ends without a check whether the items that wait for `for` still match.
-func (p *evaluator) skipCheck(now time.Time) {
-	p.mem.checks.NoteChange(p.r.watches.News.TakeChange(p.store.Key))
-	p.mem.checks.Skipped = true
-	p.mem.Holds = p.mem.Holds.BlindAll(p.mem.checks.BlindSince(now))
+func (e *evaluator) skipCheck(now time.Time) {
+	e.pass.mem.checks.NoteChange(e.pass.r.watches.News.TakeChange(e.pass.store.Key))
+	e.pass.mem.checks.Skipped = true
+	e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(e.pass.mem.checks.BlindSince(now))
 }
 
 // checkMemory returns errNoMemory if the pass was refused memory; its decisions must then be discarded.
@@ -322,29 +322,29 @@ func checkMemory(share *memoryquota.Share) error {
 }
 
 // warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
-func (p *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
-	reported := p.store.Read.State().LastEvaluation != nil && p.store.Read.State().ObservedGeneration == p.store.Cleaner.GetGeneration()
-	until = p.mem.listening.Add(warmUp)
-	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && p.r.clock.Now().Before(until)
+func (e *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
+	reported := e.pass.store.Read.State().LastEvaluation != nil && e.pass.store.Read.State().ObservedGeneration == e.pass.store.Cleaner.GetGeneration()
+	until = e.pass.mem.listening.Add(warmUp)
+	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && e.pass.r.clock.Now().Before(until)
 }
 
 // askAgain returns when to reconcile again after a decision. No event announces that a ServiceAccount was granted a right, so it polls.
-func (p *evaluator) askAgain(d reportedPlan) time.Time {
-	if !d.NextCheck.After(p.mem.evaluated) { // of a decision that is said again: that check was made
+func (e *evaluator) askAgain(d reportedPlan) time.Time {
+	if !d.NextCheck.After(e.pass.mem.evaluated) { // of a decision that is said again: that check was made
 		d.NextCheck = time.Time{}
 	}
 	again := d.NextEvaluation()
-	if len(p.mem.Holds) > 0 { // also while a decision is said again
-		for _, at := range []time.Time{p.mem.checks.Steady, p.mem.checks.Again} {
-			if at.After(p.mem.evaluated) {
+	if len(e.pass.mem.Holds) > 0 { // also while a decision is said again
+		for _, at := range []time.Time{e.pass.mem.checks.Steady, e.pass.mem.checks.Again} {
+			if at.After(e.pass.mem.evaluated) {
 				again = monotime.ChooseEarlier(again, at)
 			}
 		}
 	}
-	again = monotime.ChooseEarlier(again, p.triggers.NextTick())
-	soon := p.r.clock.Now().Add(rights.RetryAfter)
+	again = monotime.ChooseEarlier(again, e.pass.triggers.NextTick())
+	soon := e.pass.r.clock.Now().Add(rights.RetryAfter)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
-	if unknown && !p.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
+	if unknown && !e.pass.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
 		return soon
 	}
 	return again

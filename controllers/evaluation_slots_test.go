@@ -84,8 +84,8 @@ func TestAWaitIsNoTimeOfAnEvaluation(t *testing.T) {
 		if got := <-answers; got[0].Err != nil || !got[0].Value {
 			t.Errorf("after a wait it gives %+v", got[0])
 		}
-		if synctest.Wait(); waits.waited != time.Hour || waits.mem.took >= time.Minute {
-			t.Errorf("it has waited for %s, and evaluated for %s", waits.waited, waits.mem.took)
+		if synctest.Wait(); waits.pass.waited != time.Hour || waits.pass.mem.took >= time.Minute {
+			t.Errorf("it has waited for %s, and evaluated for %s", waits.pass.waited, waits.pass.mem.took)
 		}
 	})
 }

@@ -124,7 +124,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 		t.Fatal(err)
 	}
 	p.store.Ring = keys.ring
-	return &stepGuard{pass: p, executor: &executor{pass: p, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
+	return &stepGuard{executor: &executor{pass: p, run: &mem.run, in: plan.Input{Now: mem.run.ConfirmedAt}}}
 }
 
 // testKeys are the keys of a test.
@@ -165,7 +165,7 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
 		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: cleanerstore.ErrOutdated},
 		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: cleanerstore.ErrOutdated},
-		"NotLeader":   {here: func(o *stepGuard) { o.r.opts.Lease = leads(false) }, want: cleanerstore.ErrNotLeader},
+		"NotLeader":   {here: func(o *stepGuard) { o.executor.pass.r.opts.Lease = leads(false) }, want: cleanerstore.ErrNotLeader},
 		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: cleanerstore.ErrOutdated},
 	}
 	for name, tc := range cases {
@@ -216,17 +216,17 @@ func BenchmarkMay(b *testing.B) {
 // get their turn, and the next pass goes on.
 func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	o.mem.pace = actuate.NewRateLimiter(1)
-	b := &executor{pass: o.pass}
-	b.in.Now = o.r.clock.Now()
-	steps := &stepGuard{pass: o.pass, executor: b}
+	o.executor.pass.mem.pace = actuate.NewRateLimiter(1)
+	b := &executor{pass: o.executor.pass}
+	b.in.Now = o.executor.pass.r.clock.Now()
+	steps := &stepGuard{executor: b}
 	ctx, end := steps.LimitWait(t.Context())
 	defer end()
 	if err := steps.WaitForPace(ctx); err != nil {
 		t.Errorf("the first does not go at once: %v", err)
 	}
 	for range 20 {
-		o.mem.pace.ReserveN(time.Now(), 1)
+		o.executor.pass.mem.pace.ReserveN(time.Now(), 1)
 	}
 	if err := steps.WaitForPace(ctx); err == nil {
 		t.Error("a step is waited for that may not be carried out any more when its turn comes")
@@ -237,7 +237,7 @@ func TestAPassDoesNotWaitForItsPace(t *testing.T) {
 // does not wait for those on other objects, which may hang.
 func TestWhatFollowsAPatchThatStandsGoesAtOnce(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	b := &executor{pass: o.pass, versions: map[types.UID]string{}}
+	b := &executor{pass: o.executor.pass, versions: map[types.UID]string{}}
 	on := func(name string, verb plan.Verb, after ...int) plan.Step {
 		return plan.Step{
 			Rule: "r", Keys: []string{name}, Verb: verb, After: after, Patch: &plan.Patch{Body: []byte("{}")},
@@ -245,8 +245,8 @@ func TestWhatFollowsAPatchThatStandsGoesAtOnce(t *testing.T) {
 		}
 	}
 	c := life.NewCourse(plan.Plan{Steps: []plan.Step{on("a", plan.VerbPatch), on("b", plan.VerbPatch), on("b", plan.VerbDelete, 1)}})
-	o.mem.Patches = patched.Patches{}
-	o.mem.Patches.NotePatch(&c.Steps[1], "1", "1", o.r.clock.Now())
+	o.executor.pass.mem.Patches = patched.Patches{}
+	o.executor.pass.mem.Patches.NotePatch(&c.Steps[1], "1", "1", o.executor.pass.r.clock.Now())
 	if got := b.readySteps(t.Context(), c); !slices.Equal(got, []int{0, 2}) {
 		t.Errorf("the first requests are those of steps %v, want [0 2]", got)
 	}

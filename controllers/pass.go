@@ -47,7 +47,7 @@ const (
 // errNoMemory ends a pass that may not take the memory that it needs. It is called when its turn comes.
 var errNoMemory = errors.New("another Cleaner is using the shared memory budget")
 
-// pass is one Reconcile of one Cleaner. Its parts share all that is in it, and each part has the functions of one task.
+// pass is one Reconcile of one Cleaner. Each part has the functions of one task, and finds the Cleaner and the other parts in its field pass.
 type pass struct {
 	r *CleanerReconciler
 	// store is the Cleaner as it is stored, triggers say when it is evaluated, and journal reports what was done for it.

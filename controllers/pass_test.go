@@ -37,10 +37,10 @@ func TestLastRequestedAt(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.store.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
-			o.store.Cleaner.State().LastRequestedAt = "before"
-			o.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason}})
-			if got := o.store.Cleaner.State().LastRequestedAt; got != want {
+			o.executor.pass.store.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
+			o.executor.pass.store.Cleaner.State().LastRequestedAt = "before"
+			o.executor.pass.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason}})
+			if got := o.executor.pass.store.Cleaner.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -55,8 +55,8 @@ func TestReady(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"}})
-			conditions := o.store.Cleaner.State().Conditions
+			o.executor.pass.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"}})
+			conditions := o.executor.pass.store.Cleaner.State().Conditions
 			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
 				t.Errorf("Ready is not %s: %+v", want, conditions)
 			}
@@ -138,14 +138,14 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Cleaner"), meta.RESTScopeNamespace)
 	o := ordered(t, 1, unchanged)
 	to, err := client.New(&rest.Config{Host: server.URL}, client.Options{
-		Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: o.r.client},
+		Scheme: scheme, Mapper: mapper, Cache: &client.CacheOptions{Reader: o.executor.pass.r.client},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.r.client = to
-	*o.r.memories.memoryOf(o.store.Key) = *o.mem // the sender is missing: who hands something over to it panics
-	_, err = o.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.store.Key})
+	o.executor.pass.r.client = to
+	*o.executor.pass.r.memories.memoryOf(o.executor.pass.store.Key) = *o.executor.pass.mem // the sender is missing: who hands something over to it panics
+	_, err = o.executor.pass.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: o.executor.pass.store.Key})
 	var p *contain.Panic
 	if !errors.As(err, &p) || !strings.Contains(p.Stack, "queueDelivery") {
 		t.Errorf("it returns %v", err)
@@ -153,7 +153,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 	if !strings.Contains(reported, `"reason":"Failed"`) || !strings.Contains(reported, "panic: ") {
 		t.Errorf("the status says %s", reported)
 	}
-	if got := o.r.memories.memoryOf(o.store.Key).run; got.Number != 0 {
+	if got := o.executor.pass.r.memories.memoryOf(o.executor.pass.store.Key).run; got.Number != 0 {
 		t.Errorf("it remembers %+v", got)
 	}
 }
@@ -168,13 +168,13 @@ func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 // TestACleanerThatIsNotServedIsNotGone shows that only the API server's word about this Cleaner makes the operator forget it.
 func TestACleanerThatIsNotServedIsNotGone(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	mem := o.r.memories.memoryOf(o.store.Key)
-	mem.uid, mem.persisted.Written = o.store.Read.GetUID(), "8" // the cache does not have the last write yet
-	o.r.live = notServed{}
-	if c, err := o.r.readCleaner(t.Context(), o.store.Key, mem); c != nil || err == nil {
+	mem := o.executor.pass.r.memories.memoryOf(o.executor.pass.store.Key)
+	mem.uid, mem.persisted.Written = o.executor.pass.store.Read.GetUID(), "8" // the cache does not have the last write yet
+	o.executor.pass.r.live = notServed{}
+	if c, err := o.executor.pass.r.readCleaner(t.Context(), o.executor.pass.store.Key, mem); c != nil || err == nil {
 		t.Errorf("got %v and the error %v, want an error, which has it tried again", c, err)
 	}
-	if o.r.memories.memoryOf(o.store.Key) != mem {
+	if o.executor.pass.r.memories.memoryOf(o.executor.pass.store.Key) != mem {
 		t.Error("what is known of the Cleaner is forgotten")
 	}
 }

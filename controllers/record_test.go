@@ -43,26 +43,26 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	o.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.store.Read).WithStatusSubresource(o.store.Read).Build()
-	o.r.keys, o.store.Ring = testKeys{rings[0]}, rings[0]
-	if err := o.store.WriteStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
+	o.executor.pass.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.executor.pass.store.Read).WithStatusSubresource(o.executor.pass.store.Read).Build()
+	o.executor.pass.r.keys, o.executor.pass.store.Ring = testKeys{rings[0]}, rings[0]
+	if err := o.executor.pass.store.WriteStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
+	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o.r.keys = testKeys{rings[1]}
-	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
+	o.executor.pass.r.keys = testKeys{rings[1]}
+	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.Cleaner{}
-	if err := o.store.API.Client.Get(t.Context(), o.store.Key, stored); err != nil {
+	if err := o.executor.pass.store.API.Client.Get(t.Context(), o.executor.pass.store.Key, stored); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := signedrecords.VerifyRecord(rings[2], stored); err != nil {
 		t.Errorf("without the first key: %v", err)
 	}
-	if diff := cmp.Diff(o.store.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
+	if diff := cmp.Diff(o.executor.pass.store.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
 		t.Errorf("the run has changed (-own +stored):\n%s", diff)
 	}
 }
@@ -70,10 +70,10 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 // Nothing of a record is used before it is believed: no clients are made for the account that it names.
 func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	c := o.store.Read.(*v1alpha1.Cleaner).DeepCopy()
+	c := o.executor.pass.store.Read.(*v1alpha1.Cleaner).DeepCopy()
 	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
-	o.r.opts.Lease = leads(false) // so that the record cannot be dropped
-	p, err := o.r.openPass(t.Context(), c, o.store.Key, newMemory(c.UID))
+	o.executor.pass.r.opts.Lease = leads(false) // so that the record cannot be dropped
+	p, err := o.executor.pass.r.openPass(t.Context(), c, o.executor.pass.store.Key, newMemory(c.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,13 +91,13 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 // Without a key nothing is believed, and nothing is done.
 func TestNothingIsDoneWithoutAKey(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	o.r.keys = noKeys{}
-	refusal, err := o.authority.checkOwnership(t.Context())
+	o.executor.pass.r.keys = noKeys{}
+	refusal, err := o.executor.pass.authority.checkOwnership(t.Context())
 	if err != nil || refusal.Reason != v1alpha1.ReasonSigningKeyMissing {
 		t.Fatalf("got %v, %v", refusal, err)
 	}
-	o.newReport().SetRefused(refusal)
-	if got := o.store.Cleaner.State().Conditions; len(got) != 2 || o.store.Cleaner.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
+	o.executor.pass.newReport().SetRefused(refusal)
+	if got := o.executor.pass.store.Cleaner.State().Conditions; len(got) != 2 || o.executor.pass.store.Cleaner.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
 		t.Errorf("the status says %+v", got)
 	}
 }
@@ -110,20 +110,20 @@ func (o *stepGuard) storeCleaner(t *testing.T, c *v1alpha1.Cleaner) {
 		t.Fatal(err)
 	}
 	c.ResourceVersion = ""
-	o.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).WithStatusSubresource(c).Build()
-	if err := o.store.API.Client.Get(t.Context(), o.store.Key, c); err != nil {
+	o.executor.pass.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(c).WithStatusSubresource(c).Build()
+	if err := o.executor.pass.store.API.Client.Get(t.Context(), o.executor.pass.store.Key, c); err != nil {
 		t.Fatal(err)
 	}
-	o.store.Read, o.store.Cleaner, o.journal.To.Recorder = c, c.DeepCopy(), &heard{}
+	o.executor.pass.store.Read, o.executor.pass.store.Cleaner, o.executor.pass.journal.To.Recorder = c, c.DeepCopy(), &heard{}
 }
 
 // While the operator runs nobody takes a record from it: the one that it has written last takes the place of any other.
 func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 	o := ordered(t, 3, unchanged)
-	last := o.store.Read.(*v1alpha1.Cleaner)
+	last := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
 	last.Status.LastScheduleTime, last.Status.Unsent = new(metav1.NewTime(time.Unix(1700000000, 0))), last.Status.Run.DeepCopy()
-	sign(t, o.store.Ring, last)
-	if _, err := o.store.BelieveRecord(); err != nil {
+	sign(t, o.executor.pass.store.Ring, last)
+	if _, err := o.executor.pass.store.BelieveRecord(); err != nil {
 		t.Fatal(err)
 	}
 	for name, forge := range map[string]func(s *v1alpha1.CleanerStatus){
@@ -137,14 +137,14 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 			forged := last.DeepCopy()
 			forge(&forged.Status)
 			o.storeCleaner(t, forged)
-			if _, err := o.authority.checkOwnership(t.Context()); err != nil {
+			if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got, want := signedrecords.CopyRecord(o.store.Read.State()), signedrecords.CopyRecord(&last.Status)
+			got, want := signedrecords.CopyRecord(o.executor.pass.store.Read.State()), signedrecords.CopyRecord(&last.Status)
 			if !signedrecords.ReadTime(&got).After(signedrecords.ReadTime(&want)) || signedrecords.ReadTime(&got).Year() > 3000 {
 				t.Errorf("written at %s, after %s", signedrecords.ReadTime(&got), signedrecords.ReadTime(&want))
 			}
-			if _, err := signedrecords.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Read); err != nil {
 				t.Error(err)
 			}
 			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
@@ -167,24 +167,24 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
-			c := o.store.Read.(*v1alpha1.Cleaner)
+			c := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
 			c.Status.Runs, c.Status.Unsent, c.Status.Run.Result = 1, c.Status.Run.DeepCopy(), tc.result
-			sign(t, o.store.Ring, c)
+			sign(t, o.executor.pass.store.Ring, c)
 			o.storeCleaner(t, c)
-			o.r.keys = newTestKeys(t)
-			if refusal, err := o.authority.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
+			o.executor.pass.r.keys = newTestKeys(t)
+			if refusal, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
 				t.Fatalf("got %v, %v", refusal, err)
 			}
-			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.store.Read.State(), "carried on": o.store.Cleaner.State()} {
+			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.executor.pass.store.Read.State(), "carried on": o.executor.pass.store.Cleaner.State()} {
 				if s.Run != nil || s.Unsent != nil || s.Runs != 1 {
 					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
 				}
 			}
-			if _, err := signedrecords.VerifyRecord(o.store.Ring, o.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Read); err != nil {
 				t.Errorf("what takes its place is not signed: %v", err)
 			}
-			o.journal.RecordEvents()
-			if said := o.journal.To.Recorder.(*heard).list; len(said) != 1 || !strings.Contains(said[0].Note, tc.want) {
+			o.executor.pass.journal.RecordEvents()
+			if said := o.executor.pass.journal.To.Recorder.(*heard).list; len(said) != 1 || !strings.Contains(said[0].Note, tc.want) {
 				t.Errorf("it says %+v, want %q", said, tc.want)
 			}
 		})
@@ -194,19 +194,19 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 // What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
 func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	signed := o.store.Read.(*v1alpha1.Cleaner)
-	sign(t, o.store.Ring, signed)
+	signed := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
+	sign(t, o.executor.pass.store.Ring, signed)
 	forged := signed.DeepCopy()
 	forged.Status.Run.Rows = nil
 	o.storeCleaner(t, forged)
-	if _, err := o.authority.checkOwnership(t.Context()); err != nil {
+	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := o.store.Read.State().Run; run != nil {
+	if run := o.executor.pass.store.Read.State().Run; run != nil {
 		t.Errorf("it takes over run %+v", run)
 	}
 	o.storeCleaner(t, signed)
-	if _, err := o.store.BelieveRecord(); !errors.Is(err, signedrecords.ErrForeign) {
+	if _, err := o.executor.pass.store.BelieveRecord(); !errors.Is(err, signedrecords.ErrForeign) {
 		t.Errorf("put back: got %v", err)
 	}
 }

@@ -29,10 +29,10 @@ func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 			b.executor.recordOutcome(s, actuate.NewDone(""))
 		} else {
 			left = append(left, *s)
-			b.mem.Rehearsed.AddStep(s, b.marks)
+			b.pass.mem.Rehearsed.AddStep(s, b.marks)
 		}
 	}
-	b.journal.TellSteps(b.executor.acted)
+	b.pass.journal.TellSteps(b.executor.acted)
 	return left
 }
 
@@ -43,10 +43,10 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	for i := range steps {
 		all[i] = &steps[i]
 	}
-	b.mem.lane = actuate.RunSteps(all, b.mem.lane, func(i int) {
+	b.pass.mem.lane = actuate.RunSteps(all, b.pass.mem.lane, func(i int) {
 		s := &steps[i]
 		results[i] = actionlog.DescribeDryRun(s.Verb)
-		if out := b.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{pass: b.pass, executor: b}); out.Kind != life.AnswerDone {
+		if out := b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b}); out.Kind != life.AnswerDone {
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {
@@ -55,23 +55,23 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	})
 	for i, result := range results {
 		s := &steps[i]
-		b.journal.RememberActions(v1alpha1.Action{
-			Object: s.Shown(b.store.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: actionlog.AtSecond(b.r.clock), Result: sanitize.CleanText(result),
+		b.pass.journal.RememberActions(v1alpha1.Action{
+			Object: s.Shown(b.pass.store.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+			Action: string(s.Verb) + " (dry run)", Time: actionlog.AtSecond(b.pass.r.clock), Result: sanitize.CleanText(result),
 		})
 	}
-	b.journal.TellDryRun(steps)
+	b.pass.journal.TellDryRun(steps)
 }
 
 // describeRehearsal returns what to report of a decision whose actions were rehearsed.
-func (p *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
+func (r *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 	objects := map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		if !s.IsChange() {
 			continue
 		}
-		if slices.ContainsFunc(s.ListItems(), p.mem.Rehearsed.HasItem) {
+		if slices.ContainsFunc(s.ListItems(), r.pass.mem.Rehearsed.HasItem) {
 			objects[s.Object.UID] = true
 		}
 	}

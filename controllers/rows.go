@@ -27,63 +27,63 @@ type judged struct {
 }
 
 // recheckRun asks on live reads what the spec wants of the open run.
-func (p *openRun) recheckRun(ctx context.Context) error {
-	programs, findings, err := p.evaluator.compileSpec(ctx)
+func (o *openRun) recheckRun(ctx context.Context) error {
+	programs, findings, err := o.pass.evaluator.compileSpec(ctx)
 	if err != nil {
 		return err
 	}
 	if len(findings) > 0 {
-		p.mem.run.RecordFailure("the spec is no longer valid: "+findings[0].String(), p.r.clock.Now())
+		o.pass.mem.run.RecordFailure("the spec is no longer valid: "+findings[0].String(), o.pass.r.clock.Now())
 		return nil
 	}
-	defer p.evaluator.reserveSlot(ctx)()
-	now := p.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := p.reads.meterLive(p.clients.Live, now.Add(life.ConfirmationServes))
-	seen := snapshot.ReadForConfirmation(ctx, live, p.store.Cleaner.GetNamespace(), p.assignment.Work)
-	p.judgeRun(ctx, p.evaluator.inputAt(programs, now, live.chargeSeen(p.assignment.Work, seen)))
-	return checkMemory(p.share)
+	defer o.pass.evaluator.reserveSlot(ctx)()
+	now := o.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
+	live := o.pass.reads.meterLive(o.pass.clients.Live, now.Add(life.ConfirmationServes))
+	seen := snapshot.ReadForConfirmation(ctx, live, o.pass.store.Cleaner.GetNamespace(), o.pass.assignment.Work)
+	o.judgeRun(ctx, o.pass.evaluator.inputAt(programs, now, live.chargeSeen(o.pass.assignment.Work, seen)))
+	return checkMemory(o.pass.share)
 }
 
 // judgeRun decides on live reads what the spec wants of the open run.
-func (p *openRun) judgeRun(ctx context.Context, in plan.Input) {
-	run, m := p.store.Cleaner.State().Run, &p.mem.run
-	evaluating, end := p.evaluator.beginEvaluation(ctx)
+func (o *openRun) judgeRun(ctx context.Context, in plan.Input) {
+	run, m := o.pass.store.Cleaner.State().Run, &o.pass.mem.run
+	evaluating, end := o.pass.evaluator.beginEvaluation(ctx)
 	j := life.JudgeRun(evaluating, in, run, m)
 	end()
 	// A judgement that fails leaves none that counts.
 	m.VoidConfirmation()
-	if checkMemory(p.share) != nil { // it is judged again when it is called
+	if checkMemory(o.pass.share) != nil { // it is judged again when it is called
 		return
 	}
-	refusal := p.authority.findRefusal(ctx, m.Release)
+	refusal := o.pass.authority.findRefusal(ctx, m.Release)
 	switch {
 	case refusal.IsRefusal():
 		j = life.Judgement{Why: refusal.Message}
-	case monotime.ElapsedTime(in.Now, p.r.clock.Now()) >= life.ConfirmationServes:
+	case monotime.ElapsedTime(in.Now, o.pass.r.clock.Now()) >= life.ConfirmationServes:
 		j = life.Judgement{Why: slowReads}
 	}
 	if j.Outcome != life.JudgeFailed {
-		p.mem.Holds, p.mem.checks, p.holdsChecked = j.Plan.Holds, staleness.Checks{}, true
+		o.pass.mem.Holds, o.pass.mem.checks, o.pass.holdsChecked = j.Plan.Holds, staleness.Checks{}, true
 	}
 	m.RecordJudgement(j, in.Now)
-	p.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
+	o.pass.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
 }
 
 // actOnRows carries out what was decided last for rows of the open run.
-func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
-	m := &p.mem.run
-	if !p.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
+func (o *openRun) actOnRows(ctx context.Context, rows []int) error {
+	m := &o.pass.mem.run
+	if !o.pass.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
 		m.VoidConfirmation()
 		return nil
 	}
-	p.forgetOld()
-	f, err := p.newRowFollower(rows)
+	o.forgetOld()
+	f, err := o.newRowFollower(rows)
 	if err != nil {
 		return err
 	}
 	c := f.executor.runCourse(ctx, f.courseOfRows(), f)
 	f.settleRows(c, nil)
-	f.journal.TellSteps(f.executor.acted)
+	f.executor.pass.journal.TellSteps(f.executor.acted)
 	if f.executor.unsent {
 		return cleanerstore.ErrOutdated
 	}
@@ -93,17 +93,16 @@ func (p *openRun) actOnRows(ctx context.Context, rows []int) error {
 // rowFollower is the follower of a Once Cleaner: it goes after the objects of the rows that are due in its open run, and hands their results
 // to the ledger of the run.
 type rowFollower struct {
-	*pass
 	executor *executor
 	rows     map[types.UID]int // all of the run
 	due      map[types.UID]bool
 }
 
-func (p *openRun) newRowFollower(rows []int) (*rowFollower, error) {
-	f := &rowFollower{pass: p.pass, executor: &executor{pass: p.pass, in: p.mem.judged.in, run: &p.mem.run, number: p.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
-	f.executor.in.Memory = p.share
+func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
+	f := &rowFollower{executor: &executor{pass: o.pass, in: o.pass.mem.judged.in, run: &o.pass.mem.run, number: o.pass.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
+	f.executor.in.Memory = o.pass.share
 	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
-	all := p.store.Cleaner.State().Run.Rows
+	all := o.pass.store.Cleaner.State().Run.Rows
 	for i, text := range all {
 		row, err := plan.ParseRow(text)
 		if err != nil { // it was left alone when it was looked at
@@ -126,7 +125,7 @@ func (p *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 
 // courseOfRows are the steps of the rows that are due.
 func (f *rowFollower) courseOfRows() *life.Course {
-	return f.executor.run.CourseOfRows(f.mem.judged.todo, f.rows, f.due)
+	return f.executor.run.CourseOfRows(f.executor.pass.mem.judged.todo, f.rows, f.due)
 }
 
 // decideChanged reads changed objects live, and decides the run again.
@@ -145,7 +144,7 @@ func (f *rowFollower) decideChanged(ctx context.Context, c *life.Course, changed
 			}
 		}
 	}
-	if !liveconfirm.ReadLive(ctx, f.reads.meterMoreLive(f.clients.Live, endOfPass(f.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, f.executor.pass.reads.meterMoreLive(f.executor.pass.clients.Live, endOfPass(f.executor.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
 		f.executor.run.VoidConfirmation() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()
@@ -156,8 +155,8 @@ func (f *rowFollower) decideChanged(ctx context.Context, c *life.Course, changed
 		}
 	}
 	f.executor.in.Failed, f.executor.in.Only = nil, nil
-	f.openRun.judgeRun(ctx, f.executor.in)
-	if f.executor.run.Stop != "" || !f.executor.run.IsConfirmed(f.r.clock.Now()) {
+	f.executor.pass.openRun.judgeRun(ctx, f.executor.in)
+	if f.executor.run.Stop != "" || !f.executor.run.IsConfirmed(f.executor.pass.r.clock.Now()) {
 		clear(f.due)
 	}
 	return f.courseOfRows()
@@ -189,7 +188,7 @@ func (f *rowFollower) settleRows(c *life.Course, changed map[types.UID]bool) {
 			f.answerRow(uid, a)
 		case changed[uid], a.Cut, a.Failed == "" && (len(changed) > 0 || f.executor.unsent):
 			a.Cut = true
-			f.executor.run.RecordAnswer(f.rows[uid], a, f.r.clock.Now())
+			f.executor.run.RecordAnswer(f.rows[uid], a, f.executor.pass.r.clock.Now())
 		case a.Failed == "":
 			a.Failed = "an earlier action was not carried out"
 			f.answerRow(uid, a)
@@ -201,6 +200,6 @@ func (f *rowFollower) settleRows(c *life.Course, changed map[types.UID]bool) {
 
 // answerRow records the result of a row that is finished for this batch.
 func (f *rowFollower) answerRow(uid types.UID, a life.RowAnswer) {
-	f.executor.run.RecordAnswer(f.rows[uid], a, f.r.clock.Now())
+	f.executor.run.RecordAnswer(f.rows[uid], a, f.executor.pass.r.clock.Now())
 	delete(f.due, uid)
 }

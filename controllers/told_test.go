@@ -250,14 +250,14 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
-			o.mem.run.Busy = true
-			o.mem.ended <- tc.end
+			o.executor.pass.mem.run.Busy = true
+			o.executor.pass.mem.ended <- tc.end
 			for range 2 { // the second finds nothing
-				o.openRun.receiveUninstall(t.Context())
+				o.executor.pass.openRun.receiveUninstall(t.Context())
 			}
-			m := &o.mem.run
-			if m.Busy != tc.busy || m.Uninstalled != tc.swept || m.Failed != tc.failed || len(o.mem.journal.Actions) != tc.actions {
-				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Uninstalled, m.Failed, len(o.mem.journal.Actions))
+			m := &o.executor.pass.mem.run
+			if m.Busy != tc.busy || m.Uninstalled != tc.swept || m.Failed != tc.failed || len(o.executor.pass.mem.journal.Actions) != tc.actions {
+				t.Errorf("busy %t, swept %t, failed %q, %d actions", m.Busy, m.Uninstalled, m.Failed, len(o.executor.pass.mem.journal.Actions))
 			}
 		})
 	}

@@ -28,7 +28,7 @@ const followsInBatch = 3
 
 // executor carries out the steps of a batch, for both lifecycles.
 type executor struct {
-	*pass
+	pass *pass
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
 	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
@@ -80,18 +80,18 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
-		guard := &stepGuard{pass: b.pass, executor: b, log: logf.FromContext(ctx)}
+		guard := &stepGuard{executor: b, log: logf.FromContext(ctx)}
 		steps := make([]*plan.Step, len(ready))
 		for n, i := range ready {
 			steps[n] = &c.Steps[i]
 		}
-		b.mem.lane = actuate.RunSteps(steps, b.mem.lane, func(n int) {
+		b.pass.mem.lane = actuate.RunSteps(steps, b.pass.mem.lane, func(n int) {
 			s := steps[n]
 			if !s.IsChange() { // a report asks for nothing
 				outcomes[n] = actuate.NewDone("")
 				return
 			}
-			outcomes[n] = b.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
+			outcomes[n] = b.pass.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]
@@ -125,7 +125,7 @@ func (b *executor) readySteps(ctx context.Context, c *life.Course) []int {
 			switch s := &c.Steps[i]; {
 			case broken[i] && !b.refoldStep(s, others):
 				c.MarkFailed(i)
-			case s.Verb == plan.VerbPatch && b.mem.Patches.HasStood(s, b.namedVersion(s), b.r.clock.Now()) && c.ChangeFollows(i):
+			case s.Verb == plan.VerbPatch && b.pass.mem.Patches.HasStood(s, b.namedVersion(s), b.pass.r.clock.Now()) && c.ChangeFollows(i):
 				c.MarkSucceeded(i)
 				stood = true
 			default:
@@ -162,17 +162,17 @@ func (b *executor) refoldStep(s *plan.Step, others func() plan.Plan) bool {
 
 // isLate reports whether no time is left to evaluate or to read: the pass is over, or the live reads are too old.
 func (b *executor) isLate() bool {
-	return b.isOver() || monotime.ElapsedTime(b.in.Now, b.r.clock.Now()) >= life.ConfirmationServes
+	return b.pass.isOver() || monotime.ElapsedTime(b.in.Now, b.pass.r.clock.Now()) >= life.ConfirmationServes
 }
 
 // decideOthers decides again without the items that have a failed step.
 func (b *executor) decideOthers(ctx context.Context) plan.Plan {
 	if b.run == nil {
-		return b.evaluator.computePlan(ctx, b.in)
+		return b.pass.evaluator.computePlan(ctx, b.in)
 	}
-	ctx, end := b.evaluator.beginEvaluation(ctx)
+	ctx, end := b.pass.evaluator.beginEvaluation(ctx)
 	defer end()
-	return life.JudgeRun(ctx, b.in, b.store.Cleaner.State().Run, b.run).Plan
+	return life.JudgeRun(ctx, b.in, b.pass.store.Cleaner.State().Run, b.run).Plan
 }
 
 // namedVersion returns the resourceVersion that the request of a step must carry.
@@ -185,8 +185,8 @@ func (b *executor) namedVersion(s *plan.Step) string {
 
 // recordOutcome records the outcome of a step, and reports whether it succeeded.
 func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
-	now, uid := b.r.clock.Now(), s.Object.UID
-	b.journal.TellOutcome(s, out.Answer, b.decidedAt())
+	now, uid := b.pass.r.clock.Now(), s.Object.UID
+	b.pass.journal.TellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
 	case life.AnswerUnsent:
 		b.unsent = true
@@ -199,7 +199,7 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.acted = append(b.acted, *s)
 		if !s.IsChange() {
 			for _, item := range s.ListItems() {
-				b.mem.Told.NoteReport(item, reportdedup.VersionOf(s), now, b.retryPeriod())
+				b.pass.mem.Told.NoteReport(item, reportdedup.VersionOf(s), now, b.pass.retryPeriod())
 			}
 			return true
 		}
@@ -231,14 +231,14 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
 	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.namedVersion(s) { // longer each time
-		b.mem.Backoff.RecordFailure(uid, "its patch changes nothing: let when exclude objects that are already patched", now)
+		b.pass.mem.Backoff.RecordFailure(uid, "its patch changes nothing: let when exclude objects that are already patched", now)
 	} else {
-		b.mem.Backoff.ForgetObject(uid)
+		b.pass.mem.Backoff.ForgetObject(uid)
 	}
-	b.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
+	b.pass.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
-		b.journal.TellLoop(s)
+	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.pass.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
+		b.pass.journal.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {
 		b.noteAction(s, now)
@@ -259,15 +259,15 @@ func (b *executor) recordRefused(uid types.UID, out actuate.Outcome, now time.Ti
 	a := b.answerOf(uid)
 	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
 	if b.run == nil {
-		b.mem.Backoff.RecordFailure(uid, out.Why, now)
-		b.mem.Backoff.Postpone(uid, out.RetryAfter, now)
+		b.pass.mem.Backoff.RecordFailure(uid, out.Why, now)
+		b.pass.mem.Backoff.Postpone(uid, out.RetryAfter, now)
 	}
 }
 
 // noteAction remembers an action for limits, if there are any.
 func (b *executor) noteAction(s *plan.Step, now time.Time) {
-	if l := b.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
-		b.mem.Done = b.mem.Done.AddAction(b.in.MakeAction(s, now))
+	if l := b.pass.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
+		b.pass.mem.Done = b.pass.mem.Done.AddAction(b.in.MakeAction(s, now))
 	}
 }
 
@@ -278,10 +278,10 @@ func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 	}
 	before := s.Object
 	before.ResourceVersion = b.namedVersion(s)
-	b.mem.Overlay.NoteUnseen(b.watched[s.Object.UID], before)
+	b.pass.mem.Overlay.NoteUnseen(b.watched[s.Object.UID], before)
 	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
-			b.mem.Overlay.NoteAnswer(was, out.Now)
+			b.pass.mem.Overlay.NoteAnswer(was, out.Now)
 			b.seen.NoteAnswer(was, out.Now)
 		}
 	}
@@ -296,21 +296,18 @@ func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 }
 
 // batchFollower is the follower of a Recurring Cleaner: it goes after the objects of a batch.
-type batchFollower struct {
-	*pass
-	executor *executor
-}
+type batchFollower struct{ executor *executor }
 
 // isBlind says that a step has an item that waits for `for`, and that the watches do not show the changes of its object soon enough: after a
 // live read that shows a change, the item waits until the watches show it too, because the result of `when` in between is unknown.
 func (b *executor) isBlind(s *plan.Step) bool {
-	return s.BlindFor > 0 && b.mem.Lagging.IsBlind(s, b.r.clock.Now())
+	return s.BlindFor > 0 && b.pass.mem.Lagging.IsBlind(s, b.pass.r.clock.Now())
 }
 
 // noteLag records that the watches are behind for an object that has changed.
 func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 	if b.run == nil && now.ResourceVersion != "" && b.isBlind(s) {
-		b.mem.Lagging.NoteLag(s, now.ResourceVersion, b.in.Now, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
+		b.pass.mem.Lagging.NoteLag(s, now.ResourceVersion, b.in.Now, b.watched[s.Object.UID].ResourceVersion, s.Object.ResourceVersion, b.namedVersion(s))
 	}
 }
 
@@ -325,7 +322,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 			continue
 		}
 		if b.executor.isBlind(s) {
-			b.mem.Backoff.RecordConflict(s.Object.UID, 1, b.r.clock.Now())
+			b.executor.pass.mem.Backoff.RecordConflict(s.Object.UID, 1, b.executor.pass.r.clock.Now())
 			continue
 		}
 		reads = append(reads, b.executor.readsOf(s)...)
@@ -338,19 +335,19 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 	if len(b.executor.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !liveconfirm.ReadLive(ctx, b.reads.meterMoreLive(b.clients.Live, endOfPass(b.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, b.executor.pass.reads.meterMoreLive(b.executor.pass.clients.Live, endOfPass(b.executor.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
 		b.executor.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}
 	b.executor.in.Snapshot = b.executor.seen.OverlaySnapshot(b.executor.in.Snapshot) // what was done to other objects is not done again
-	d := b.evaluator.computePlan(ctx, b.executor.in)
+	d := b.executor.pass.evaluator.computePlan(ctx, b.executor.in)
 	return life.NewCourse(life.KeepEarlierObjects(plan.Plan{Steps: c.Steps}, d))
 }
 
 // postponeChanged has objects wait that have changed each time.
 func (b batchFollower) postponeChanged(_ *life.Course, changed map[types.UID]bool, times int) {
 	for uid := range changed {
-		b.mem.Backoff.RecordConflict(uid, times, b.r.clock.Now())
+		b.executor.pass.mem.Backoff.RecordConflict(uid, times, b.executor.pass.r.clock.Now())
 	}
 }
 
@@ -366,26 +363,25 @@ func (b *executor) readsOf(s *plan.Step) []plan.Read {
 // stepGuard implements actuate.Guard for the steps of a batch. A step that it refuses is decided on again: an uninstall that has begun is not,
 // so that controllers/internal/uninstalls has a guard of its own.
 type stepGuard struct {
-	*pass
 	executor *executor
 	log      logr.Logger
 }
 
 // LimitWait ends the wait when the live reads are too old: the next pass continues, and others get a worker.
 func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, life.ConfirmationServes-monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()))
+	return context.WithTimeout(ctx, life.ConfirmationServes-monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()))
 }
 
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
-func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.mem.pace.Wait(ctx) }
+func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.executor.pass.mem.pace.Wait(ctx) }
 
 // MaySend is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
 // on was read lately.
 func (o *stepGuard) MaySend(ctx context.Context) error {
-	if !o.r.opts.Lease.Fresh() {
+	if !o.executor.pass.r.opts.Lease.Fresh() {
 		return cleanerstore.ErrNotLeader
 	}
-	c, err := o.r.knownCleaner(ctx, o.store.Key)
+	c, err := o.executor.pass.r.knownCleaner(ctx, o.executor.pass.store.Key)
 	if err != nil {
 		return err
 	}
@@ -393,9 +389,9 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
+	case !same, c.GetUID() != o.executor.pass.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
 		return cleanerstore.ErrOutdated
-	case monotime.ElapsedTime(o.executor.in.Now, o.r.clock.Now()) >= life.ConfirmationServes, o.r.opts.Skew.IsSuspect():
+	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect():
 		return cleanerstore.ErrOutdated
 	}
 	return nil
@@ -404,17 +400,17 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 // LogIntent records a request before it is sent.
 func (o *stepGuard) LogIntent(s *plan.Step, version string) {
 	o.log.Info("Intent", "evaluation", o.executor.in.Now.UTC().Format(time.RFC3339Nano), "run", o.executor.number, "rule", s.Rule, "verb", s.Verb,
-		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.mem.fingerprint)
+		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.executor.pass.mem.fingerprint)
 }
 
 // mayGoOn reports whether the spec is the one that was decided on. An open run continues after an edit that decides nothing.
 func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error) {
-	same, err := o.r.assignments().IsCurrent(ctx, c, o.assignment.Version)
+	same, err := o.executor.pass.r.assignments().IsCurrent(ctx, c, o.executor.pass.assignment.Version)
 	if err != nil || same || o.executor.run == nil {
 		return same, err
 	}
-	fingerprint, err := o.r.fingerprintOf(ctx, c)
-	return err == nil && fingerprint == o.store.Cleaner.State().Run.Decides, err
+	fingerprint, err := o.executor.pass.r.fingerprintOf(ctx, c)
+	return err == nil && fingerprint == o.executor.pass.store.Cleaner.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.
@@ -422,5 +418,5 @@ func (b *executor) decidedAt() time.Time {
 	if b.run == nil {
 		return b.in.Now
 	}
-	return b.store.Cleaner.State().Run.DecidedAt.Time
+	return b.pass.store.Cleaner.State().Run.DecidedAt.Time
 }

@@ -64,8 +64,8 @@ func TestWhatMayHaveBeenDoneCounts(t *testing.T) {
 				if got := b.recordOutcome(stepOn(plan.VerbDelete, "uid-a"), out); got != tc.done {
 					t.Errorf("it is done: %t", got)
 				}
-				if deeds := len(b.mem.Done) == 1; deeds != tc.deeds {
-					t.Errorf("%d deeds count", len(b.mem.Done))
+				if deeds := len(b.pass.mem.Done) == 1; deeds != tc.deeds {
+					t.Errorf("%d deeds count", len(b.pass.mem.Done))
 				}
 				a := b.answerOf("uid-a")
 				if a.Lost != tc.lost || a.Cut != tc.cut || b.unsent != tc.cut {
@@ -74,7 +74,7 @@ func TestWhatMayHaveBeenDoneCounts(t *testing.T) {
 				if waits := a.Failed == "why" && a.RetryAfter == time.Minute; waits != tc.waits {
 					t.Errorf("it waits: %t: %+v", waits, a)
 				}
-				if _, waits := b.mem.Backoff["uid-a"]; waits != (tc.waits && !ofRun) { // a run knows itself how long
+				if _, waits := b.pass.mem.Backoff["uid-a"]; waits != (tc.waits && !ofRun) { // a run knows itself how long
 					t.Errorf("a Cleaner that stays waits: %t", waits)
 				}
 			})
@@ -101,7 +101,7 @@ func TestWhatComesBackEachTimeIsToldOf(t *testing.T) {
 			for n := range 5 {
 				b.recordDone(stepOn(tc.verb, types.UID(fmt.Sprint("uid-", n))), actuate.Outcome{Answer: life.Answer{Kind: tc.kind}}, r.clock.Now())
 			}
-			b.journal.RecordEvents()
+			b.pass.journal.RecordEvents()
 			told := 0
 			for _, e := range r.events.list {
 				if e.Reason == v1alpha1.ReasonRecreationLoop {
@@ -132,10 +132,10 @@ func TestWhatWasFoundGoneIsRemembered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := executing(t, newRig(t, done(deletes())), false)
-			b.openRun.rememberGone(run, map[int]life.Sight{tc.at: tc.sight})
-			e, known := b.mem.Overlay["uid-a"]
-			if known != tc.gone || known && (!e.Gone || !slices.Equal(e.Before, []string{"1"})) || len(b.mem.Overlay) > 1 {
-				t.Errorf("remembered is %+v", b.mem.Overlay)
+			b.pass.openRun.rememberGone(run, map[int]life.Sight{tc.at: tc.sight})
+			e, known := b.pass.mem.Overlay["uid-a"]
+			if known != tc.gone || known && (!e.Gone || !slices.Equal(e.Before, []string{"1"})) || len(b.pass.mem.Overlay) > 1 {
+				t.Errorf("remembered is %+v", b.pass.mem.Overlay)
 			}
 		})
 	}

@@ -38,18 +38,18 @@ func List() []Mistake {
 		},
 		{
 			Name: "RunNotRecorded", File: commit,
-			Was: "err = p.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n" +
+			Was: "err = c.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {\n" +
 				"\t\ts.Run, s.Runs = run, run.Number\n" +
-				"\t\tif at := p.store.RequestedAt(); at != \"\" { // else each restart would answer it again\n" +
+				"\t\tif at := c.pass.store.RequestedAt(); at != \"\" { // else each restart would answer it again\n" +
 				"\t\t\ts.LastRequestedAt = at\n" +
 				"\t\t}\n" +
 				"\t})",
-			Is:     "p.store.Cleaner.State().Run, p.store.Cleaner.State().Runs = run, run.Number",
+			Is:     "c.pass.store.Cleaner.State().Run, c.pass.store.Cleaner.State().Runs = run, run.Number",
 			Breaks: []string{"I2"},
 		},
 		{
 			Name: "NotReadLive", File: commit,
-			Was: "live := p.reads.meterLive(p.clients.Live,", Is: "live := p.reads.meterLive(p.clients.Watched,",
+			Was: "live := c.pass.reads.meterLive(c.pass.clients.Live,", Is: "live := c.pass.reads.meterLive(c.pass.clients.Watched,",
 			Breaks: []string{"I3"},
 		},
 	}
