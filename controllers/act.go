@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -27,12 +26,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
-
-// takesNoAction begins a message that says why the Cleaner does not start what it has decided on.
-const takesNoAction = "The Cleaner takes no action: "
-
-// slowReads is the message when live reads took too long to act on.
-const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
 
 // committer begins the run of a Once Cleaner.
 type committer struct{ pass *pass }
@@ -148,40 +141,6 @@ func waitsForObjects(d *plan.Plan) bool {
 		return true
 	}
 	return false
-}
-
-// retryPeriod is retry.period.
-func (p *pass) retryPeriod() time.Duration {
-	period, err := plan.EvaluationPeriod(p.assignment.Work)
-	if err != nil {
-		return plan.DefaultPeriod
-	}
-	return period
-}
-
-// namespaceLeaves reports whether the namespace of the Cleaner is terminating or cannot be read. Missing objects then prove nothing.
-func (a *authority) namespaceLeaves(ctx context.Context) bool {
-	if a.pass.assignment.Work.Cluster {
-		return false
-	}
-	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Cleaner.GetNamespace()))
-	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
-}
-
-// findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
-// terminating.
-func (a *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
-	if refusal := a.findRefusal(ctx, release); refusal.IsRefusal() {
-		refusal.Message = takesNoAction + refusal.Message
-		return refusal
-	}
-	if !a.namespaceLeaves(ctx) {
-		return identity.Refusal{}
-	}
-	return identity.Refusal{
-		Reason:  v1alpha1.ReasonNamespaceTerminating,
-		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", a.pass.store.Cleaner.GetNamespace()),
-	}
 }
 
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the

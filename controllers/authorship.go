@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/rights"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 const (
@@ -108,6 +109,31 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(a.pass.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
 	})
 	return nil
+}
+
+// findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
+// terminating.
+func (a *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
+	if refusal := a.findRefusal(ctx, release); refusal.IsRefusal() {
+		refusal.Message = takesNoAction + refusal.Message
+		return refusal
+	}
+	if !a.namespaceLeaves(ctx) {
+		return identity.Refusal{}
+	}
+	return identity.Refusal{
+		Reason:  v1alpha1.ReasonNamespaceTerminating,
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", a.pass.store.Cleaner.GetNamespace()),
+	}
+}
+
+// namespaceLeaves reports whether the namespace of the Cleaner is terminating or cannot be read. Missing objects then prove nothing.
+func (a *authority) namespaceLeaves(ctx context.Context) bool {
+	if a.pass.assignment.Work.Cluster {
+		return false
+	}
+	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Cleaner.GetNamespace()))
+	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not

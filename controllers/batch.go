@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -40,10 +41,13 @@ const (
 	notConfirmed
 )
 
+// recurrence is a Recurring Cleaner between its runs.
+type recurrence struct{ pass *pass }
+
 // doBatches does one batch after the other until nothing is left to do, or until its time is over. It returns the decision to
 // report.
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
-	r.pass.openRun.forgetOld()
+	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
 	w := &batches{pass: r.pass, touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
@@ -85,6 +89,25 @@ func (w *batches) recordDecision(in plan.Input, d plan.Plan) {
 	w.in, w.decision = in, d
 	w.pass.recurrence.forgetReports(d)
 	w.todo = w.pass.recurrence.leaveOutUnconfirmed(d)
+}
+
+// forgetReports forgets the reports of items that are no longer wanted, such as those of deleted objects: when they are wanted again,
+// they are reported again. While a rule gives errors it is unknown what it wants.
+func (r *recurrence) forgetReports(d plan.Plan) {
+	if d.RulesEvaluated || d.Reason == v1alpha1.ReasonConditionsNotMet { // otherwise it is unknown what is found
+		r.pass.wanted = &d
+	}
+	if r.pass.mem.Told.IsEmpty() || !d.RulesEvaluated {
+		return
+	}
+	wanted, wrong := d.ListItems(), map[string]bool{}
+	for _, item := range d.Deferred {
+		wanted[item] = true
+	}
+	for i := range d.Errors {
+		wrong[d.Errors[i].Rule] = true
+	}
+	r.pass.mem.Told.KeepWanted(wanted, wrong)
 }
 
 // doBatch does one batch, and says what follows.
@@ -433,6 +456,29 @@ func (r *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
 		d = r.describeRehearsal(d)
 	}
 	return reportedPlan{d}
+}
+
+// recordTick records the time of the schedule that was over last, unless it is recorded.
+func (r *recurrence) recordTick(ctx context.Context) error {
+	last := metav1.NewTime(r.pass.triggers.LastTick())
+	if at := r.pass.store.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
+		return nil
+	}
+	if err := r.finishRecurring(ctx); err != nil { // as it would have been when its time was over
+		return err
+	}
+	return r.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
+}
+
+// endTick records that a time of the schedule is over, if a decision says so: not while something is waited for that may
+// come, and would be done then.
+func (r *recurrence) endTick(ctx context.Context, d plan.Plan) error {
+	if !r.pass.triggers.OverWith(d) {
+		return nil
+	}
+	r.pass.triggers.EndTicks()
+	r.pass.evaluator.declareInterests() // to nothing, until the next one
+	return r.recordTick(ctx)
 }
 
 // leaveOutUnconfirmed is what a decision wants of items that need not wait for live reads to say the same.

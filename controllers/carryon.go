@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/rowreader"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -152,6 +153,33 @@ func (o *openRun) updateRows(ctx context.Context, req life.Request) error {
 		m.RecordSettleLook(o.pass.r.clock.Now())
 	}
 	return nil
+}
+
+// lookUnknown reads the objects of rows with an unknown outcome. What cannot be read is tried again by other passes, for a while.
+func (o *openRun) lookUnknown(ctx context.Context) error {
+	run := o.pass.store.Cleaner.State().Run
+	rows := o.pass.mem.run.UnknownRows(run)
+	if len(rows) == 0 {
+		return nil
+	}
+	sights := o.lookRows(ctx, rows)
+	o.pass.mem.run.RecordSights(run, sights, o.pass.r.clock.Now())
+	o.rememberGone(run, sights)
+	if left := o.pass.mem.run.UnknownRows(run); len(left) > 0 {
+		return fmt.Errorf("cannot determine whether %s of the last batch still exist: %s", sanitize.CountOf(len(left), "object"), sights[left[0]].Failed)
+	}
+	return nil
+}
+
+// rememberGone notes which objects were found to be gone, for the time until the watches show it: what is counted as gone is
+// not to be deleted, and counted, again.
+func (o *openRun) rememberGone(run *v1alpha1.Run, sights map[int]life.Sight) {
+	for i, sight := range sights {
+		row, err := plan.ParseRow(run.Rows[i])
+		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
+			o.pass.mem.Overlay.NoteAnswer(plan.Object{Ref: row.Ref}, nil)
+		}
+	}
 }
 
 // lookRows reads the objects of rows live.

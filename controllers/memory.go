@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -153,6 +154,25 @@ func (m *memory) fingerprintWork(a *resolvedspec.Assignment, o *Options) (string
 	}
 	m.fingerprint, m.version = d, a.Version
 	return d, nil
+}
+
+// forgetOld drops what no longer matters of what is remembered for rules, and sets the pace of requests.
+func (m *memory) forgetOld(l *v1alpha1.Limits, now time.Time) {
+	perSecond := int64(0)
+	if l != nil {
+		perSecond = l.ActionsPerSecond
+	}
+	per, err := limits.ParsePer(l)
+	if err != nil { // nothing is decided then
+		per = limits.DefaultPer
+	}
+	m.Done = m.Done.DropOlder(now, per)
+	m.Backoff.DropExpired(now)
+	m.Recreations.DropExpired(now)
+	m.Patches.DropExpired(now)
+	if limit := actuate.NewRateLimiter(perSecond); m.pace == nil || m.pace.Limit() != limit.Limit() {
+		m.pace = limit
+	}
 }
 
 // dropUnfinished drops what a pass that panicked may have left half done: the next pass finds it out again, as after a restart. An

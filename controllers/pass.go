@@ -44,6 +44,12 @@ const (
 	memoryRetry, memoryWaitShown = 10 * time.Second, 30 * time.Second
 )
 
+// takesNoAction begins a message that says why the Cleaner does not start what it has decided on.
+const takesNoAction = "The Cleaner takes no action: "
+
+// slowReads is the message when live reads took too long to act on.
+const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
+
 // errNoMemory ends a pass that may not take the memory that it needs. It is called when its turn comes.
 var errNoMemory = errors.New("another Cleaner is using the shared memory budget")
 
@@ -235,6 +241,15 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 		until = latest // what its author may do is asked again
 	}
 	return until
+}
+
+// retryPeriod is retry.period.
+func (p *pass) retryPeriod() time.Duration {
+	period, err := plan.EvaluationPeriod(p.assignment.Work)
+	if err != nil {
+		return plan.DefaultPeriod
+	}
+	return period
 }
 
 // sleepUntil reports, and says when to come back. After a conflict, or when this process may no longer lead, it reports nothing.

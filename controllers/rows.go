@@ -76,7 +76,7 @@ func (o *openRun) actOnRows(ctx context.Context, rows []int) error {
 		m.VoidConfirmation()
 		return nil
 	}
-	o.forgetOld()
+	o.pass.mem.forgetOld(o.pass.assignment.Work.Limits, o.pass.r.clock.Now())
 	f, err := o.newRowFollower(rows)
 	if err != nil {
 		return err
