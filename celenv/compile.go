@@ -130,8 +130,8 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "is a built-in name of expressions: choose another name")
 			continue
 		}
-		s.targets[target.Name] = target.Included()
-		if target.Included() {
+		s.targets[target.Name] = target.IsIncluded()
+		if target.IsIncluded() {
 			names = append(names, target.Name)
 		}
 	}

@@ -90,7 +90,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	// 7. Confirm. 8. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
 	result, err := reportedPlan{decision}, error(nil)
 	switch {
-	case p.store.Cleaner.Common().Recurs():
+	case p.store.Cleaner.Common().IsRecurring():
 		result, err = p.recurrence.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
 		result, err = p.committer.confirmAndCommit(ctx, in, decision)
@@ -155,7 +155,7 @@ func (e *evaluator) declareInterests() {
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.Included() || e.pass.triggers.IgnoresChanges()})
+		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.IsIncluded() || e.pass.triggers.IgnoresChanges()})
 	}
 	e.pass.r.watches.SetInterests(e.pass.store.Key, interests)
 }
@@ -370,7 +370,7 @@ func (p *pass) reportScheduled() {
 func reportFindings(p *pass) {
 	st := p.store.Cleaner.State()
 	switch {
-	case !p.store.Cleaner.Common().Recurs(): // its rules report as a part of its run
+	case !p.store.Cleaner.Common().IsRecurring(): // its rules report as a part of its run
 		st.Findings = nil
 		return
 	case p.wanted == nil:

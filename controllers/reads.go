@@ -102,7 +102,7 @@ func (r boundReader) chargeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snaps
 		return s
 	}
 	for i := range s {
-		if !work.Targets[i].Included() {
+		if !work.Targets[i].IsIncluded() {
 			continue
 		}
 		if err := r.memory.TakeBytes(int64(len(s[i].Objects)) * seenBytes); err != nil {

@@ -71,7 +71,7 @@ func listExpressionNames(t *v1alpha1.CleanerTemplate) []string {
 		out = append(out, "params."+p.Name)
 	}
 	for i := range t.Spec.Template.Targets {
-		if target := &t.Spec.Template.Targets[i]; target.Included() {
+		if target := &t.Spec.Template.Targets[i]; target.IsIncluded() {
 			out = append(out, target.Name)
 		}
 	}

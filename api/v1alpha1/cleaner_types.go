@@ -160,8 +160,8 @@ type Target struct {
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }
 
-// Included says whether expressions see the target.
-func (t *Target) Included() bool {
+// IsIncluded says whether expressions see the target.
+func (t *Target) IsIncluded() bool {
 	return t.IncludeWhenEvaluating == nil || *t.IncludeWhenEvaluating
 }
 

@@ -197,7 +197,7 @@ type ClusterReference struct {
 	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
 }
 
-// Included says whether expressions see the target.
-func (t *ClusterTarget) Included() bool {
+// IsIncluded says whether expressions see the target.
+func (t *ClusterTarget) IsIncluded() bool {
 	return t.IncludeWhenEvaluating == nil || *t.IncludeWhenEvaluating
 }

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// defaults are the fields of a spec that the schema gives a default, by their paths in the spec, such as "rules[].name", each
+// listDefaults are the fields of a spec that the schema gives a default, by their paths in the spec, such as "rules[].name", each
 // with its default as JSON. There is none yet.
 //
 // A field has its default from the day on which it is new, keeps it for ever, and means by it what was so before: then what
 // an earlier version has signed without the field, and a later one reads with it, is the same.
-func defaults() map[string]string { return map[string]string{} }
+func listDefaults() map[string]string { return map[string]string{} }
 
-// Explicit is a spec as JSON, as it tells one spec from another: keys are in order, and fields that are empty or have their
+// EncodeExplicit is a spec as JSON, as it tells one spec from another: keys are in order, and fields that are empty or have their
 // default are left out. The API server fills defaults in when it reads what was stored before they were, and an earlier
 // version does not know the field.
-func Explicit(spec any) ([]byte, error) { return explicit(spec, defaults()) }
+func EncodeExplicit(spec any) ([]byte, error) { return encodeWithout(spec, listDefaults()) }
 
-func explicit(spec any, defaults map[string]string) ([]byte, error) {
+func encodeWithout(spec any, defaults map[string]string) ([]byte, error) {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the spec: %w", err)

@@ -38,7 +38,7 @@ func ParseDuration(s string) (time.Duration, error) {
 		if !ok {
 			return 0, fmt.Errorf("%q is not a duration: %q is not a number", s, m[1])
 		}
-		total.Add(total, n.Mul(n, new(big.Rat).SetInt64(int64(unit(m[2])))))
+		total.Add(total, n.Mul(n, new(big.Rat).SetInt64(int64(unitOf(m[2])))))
 	}
 	if total.Cmp(new(big.Rat).SetInt64(math.MaxInt64)) > 0 {
 		return 0, fmt.Errorf("%q is too long: the longest duration is 292 years (106751d)", s)
@@ -46,8 +46,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(new(big.Int).Quo(total.Num(), total.Denom()).Int64()), nil
 }
 
-// unit is what one of a Duration's unit names stands for.
-func unit(name string) time.Duration {
+// unitOf is what one of a Duration's names of units stands for.
+func unitOf(name string) time.Duration {
 	switch name {
 	case "ns":
 		return time.Nanosecond

@@ -134,5 +134,5 @@ func KindOf(c Owner) string {
 	return "Cleaner"
 }
 
-// Recurs says that the Cleaner stays when it has cleaned.
-func (s *CommonSpec) Recurs() bool { return s.Lifecycle == LifecycleRecurring }
+// IsRecurring says that the Cleaner stays when it has cleaned.
+func (s *CommonSpec) IsRecurring() bool { return s.Lifecycle == LifecycleRecurring }

@@ -97,7 +97,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	checkBody(&found, spec, path, o)
 	if spec.CloudEventData != "" {
 		checkExpression(&found, spec.CloudEventData, path.Child("cloudEventData"))
-		if spec.Recurs() {
+		if spec.IsRecurring() {
 			found.addWarning(path.Child("cloudEventData"), "is ignored with lifecycle: Recurring: remove it")
 		}
 	}
@@ -177,14 +177,14 @@ func checkPurpose(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 // checkTargetsAlone checks a spec without rules, whose targets say what is deleted.
 func checkTargetsAlone(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	switch {
-	case !deletesAnything(spec) && spec.Recurs():
+	case !deletesAnything(spec) && spec.IsRecurring():
 		f.addWarning(p, "nothing is ever cleaned up: without rules, the operator acts only on targets with delete: true; set it on a target, or add rules")
 	case !deletesAnything(spec):
 		if spec.CloudEventSink == "" {
 			f.addWarning(p, fmt.Sprintf("nothing is deleted except the %s itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink", ownerKind(spec)))
 		}
 	case len(spec.Conditions) > 0 || spec.Schedule != "":
-	case spec.Recurs():
+	case spec.IsRecurring():
 		f.addWarning(p, "without conditions, each object that a target with delete: true selects is deleted as soon as it appears: add conditions, or a schedule")
 	case spec.TTL == "":
 		f.addError(p, fmt.Sprintf("a %s that deletes needs a ttl, a schedule or conditions: without them, it would delete immediately (write ttl: 0s if you want that)", ownerKind(spec)))
@@ -332,7 +332,7 @@ func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if h == nil {
 		return
 	}
-	if spec.Recurs() {
+	if spec.IsRecurring() {
 		f.addError(p, "requires lifecycle: Once: change lifecycle, or remove helm")
 	}
 	switch {

@@ -182,7 +182,7 @@ func checkConfirm(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.P
 			f.addError(path.Child("target"), "must not be empty: write the name of the target to read")
 		case at < 0:
 			f.addError(path.Child("target"), fmt.Sprintf("%q is not the name of a target: %s", c.Target, describeTargets(spec)))
-		case !spec.Targets[at].Included():
+		case !spec.Targets[at].IsIncluded():
 			f.addError(path.Child("target"), fmt.Sprintf("%q is a target that expressions cannot read: remove its includeWhenEvaluating: false, or this entry", c.Target))
 		}
 		checkOptionalExpression(f, c.Name, path.Child("name"))
@@ -235,7 +235,7 @@ func FindActionTargets(spec *v1alpha1.Work, rule, action int, o Options) []int {
 	for i := range spec.Targets {
 		k := o.findTargetKind(spec, i)
 		switch {
-		case !spec.Targets[i].Included():
+		case !spec.Targets[i].IsIncluded():
 		case k.clusterScoped && !spec.Cluster:
 		case k.group == v1alpha1.GroupVersion.Group:
 		case a.Delete != nil && o.explainUndeletable(spec, k) != "":

@@ -280,7 +280,7 @@ func checkOnMissing(f *Findings, t *v1alpha1.ClusterTarget, p *field.Path) {
 	switch t.OnMissing {
 	case "":
 	case v1alpha1.OnMissingWait, v1alpha1.OnMissingAsNull:
-		if !t.Included() {
+		if !t.IsIncluded() {
 			f.addWarning(p, "has no effect with includeWhenEvaluating: false, because expressions cannot read the target: remove one of the two")
 		}
 	default:

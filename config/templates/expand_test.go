@@ -135,7 +135,7 @@ func TestExpand(t *testing.T) {
 			if string(work.Parameters.Raw) != tc.want {
 				t.Errorf("%s\ngot  %s\nwant %s", tc.reason, work.Parameters.Raw, tc.want)
 			}
-			if work.TemplateRef != nil || work.TTL != "1h" || !work.Recurs() {
+			if work.TemplateRef != nil || work.TTL != "1h" || !work.IsRecurring() {
 				t.Errorf("not the Cleaner's own: %+v", work.CommonSpec)
 			}
 			body := template.Spec.Template

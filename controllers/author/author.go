@@ -283,7 +283,7 @@ func FingerprintSpec(c v1alpha1.Owner) (string, error) {
 		s := c.Spec
 		s.Suspend, spec = false, &s
 	}
-	text, err := v1alpha1.Explicit(spec)
+	text, err := v1alpha1.EncodeExplicit(spec)
 	if err != nil {
 		return "", err
 	}

@@ -80,7 +80,7 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 	}
 	var unseen []int
 	for i := range in.Spec.Targets {
-		if t := &in.Spec.Targets[i]; t.Delete && !t.Included() {
+		if t := &in.Spec.Targets[i]; t.Delete && !t.IsIncluded() {
 			unseen = append(unseen, i)
 		}
 	}

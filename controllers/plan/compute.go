@@ -248,7 +248,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	if p.Verdict == v1alpha1.VerdictAct {
 		p = in.planActions(e, p)
 	}
-	if p.Verdict == v1alpha1.VerdictAct && !in.OpenRun && !in.Spec.Recurs() { // of one that stays it is never sent
+	if p.Verdict == v1alpha1.VerdictAct && !in.OpenRun && !in.Spec.IsRecurring() { // of one that stays it is never sent
 		p = in.addEventData(e, p)
 	}
 	over := ""
@@ -278,7 +278,7 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
 		return p
 	}
-	if !in.Spec.Recurs() {
+	if !in.Spec.IsRecurring() {
 		switch rows := p.ListRowSteps(); {
 		case len(rows) > MaxRows:
 			return p.blockFor(v1alpha1.ReasonTooManyObjects, fmt.Sprintf("%d objects match, but a Cleaner can delete at most %d: narrow the selectors, or use several Cleaners.", len(rows), MaxRows))
@@ -346,7 +346,7 @@ func (in *Input) judgePlan(p Plan) Plan {
 		}
 	}
 	// A Cleaner that cleans once begins when everything is due, and ends with what it has done then.
-	once := !in.Spec.Recurs() && !in.OpenRun
+	once := !in.Spec.IsRecurring() && !in.OpenRun
 	something := len(p.Steps) > 0 || p.Release != nil
 	trouble, message := p.FindTrouble()
 	switch {
@@ -451,7 +451,7 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	switch {
 	case conditions > 0:
 		return "All conditions are true."
-	case spec.Recurs():
+	case spec.IsRecurring():
 		return "There are items to act on."
 	default:
 		return "No conditions are set, and the ttl has expired."

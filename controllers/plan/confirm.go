@@ -43,7 +43,7 @@ func (in evidence) findReadError(r Read) (string, bool) {
 // gateReads are the reads that all steps depend on, of a Cleaner whose decision is not read live as a whole anyway: the
 // targets that conditions read, and all that expressions see where targets are deleted.
 func (in evidence) gateReads() []Read {
-	if !in.Spec.Recurs() && !in.OpenRun {
+	if !in.Spec.IsRecurring() && !in.OpenRun {
 		return nil
 	}
 	needed := map[string]bool{}
@@ -61,7 +61,7 @@ func (in evidence) gateReads() []Read {
 	}
 	var out []Read
 	for i := range in.Spec.Targets {
-		if t := &in.Spec.Targets[i]; needed[t.Name] && t.Included() {
+		if t := &in.Spec.Targets[i]; needed[t.Name] && t.IsIncluded() {
 			out = append(out, Read{Target: i, All: true})
 		}
 	}
@@ -253,7 +253,7 @@ func (r confirming) actionReads(a *acting) []Read {
 // IsAnswer says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
 // where expressions see null then.
 func IsAnswer(t *v1alpha1.ClusterTarget, found TargetState) bool {
-	return found == Complete || found == NoSuchKind && t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
+	return found == Complete || found == NoSuchKind && t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
 }
 
 // entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.

@@ -47,7 +47,7 @@ func (in *Input) findObject(value map[string]any) (*Object, int) {
 	}
 	for t := range in.Snapshot {
 		target := &in.Snapshot[t]
-		if target.State != Complete || !in.Spec.Targets[t].Included() {
+		if target.State != Complete || !in.Spec.Targets[t].IsIncluded() {
 			continue
 		}
 		i, ok := searchObject(target.Objects, namespace, name)

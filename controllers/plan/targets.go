@@ -39,16 +39,16 @@ func (in *Input) checkTargets() (Plan, bool) {
 
 // FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
 func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
-	if !t.Included() && !t.Delete {
+	if !t.IsIncluded() && !t.Delete {
 		return "", ""
 	}
-	asNull := t.Included() && t.OnMissing == v1alpha1.OnMissingAsNull
+	asNull := t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
 	missing := func(r string) string {
 		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
 	}
 	switch seen.State {
 	case Complete:
-		if t.Included() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
+		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
 			name := t.Reference.Name
 			if t.Reference.Namespace != "" {
 				name = t.Reference.Namespace + "/" + name
@@ -75,7 +75,7 @@ func (in *Input) targetValues() map[string]any {
 	out := make(map[string]any, len(in.Spec.Targets))
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
-		if !t.Included() {
+		if !t.IsIncluded() {
 			continue
 		}
 		out[t.Name] = targetValue(t, seen)
@@ -136,7 +136,7 @@ func (in *Input) addTargetStep(d *decider, s Step) {
 	id := ItemKey{Rule: s.Rule, Key: s.Keys[0]}
 	switch because := in.Protection.ForbidsDelete(&s.Object); {
 	case !d.mayAct(id):
-	case (in.Spec.Recurs() || in.OpenRun) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
+	case (in.Spec.IsRecurring() || in.OpenRun) && s.Object.Terminating: // a run records what is on its way, too; nobody deletes it again and again
 	case because != "":
 		d.addWithheld(Withheld{Step: s, Because: because})
 	case !d.isDeferred(id, &s.Object):
@@ -148,7 +148,7 @@ func (in *Input) addTargetStep(d *decider, s Step) {
 func (in *Input) ListSeenObjects() map[types.UID]Seen {
 	out := map[types.UID]Seen{}
 	for i := range in.Spec.Targets {
-		if !in.Spec.Targets[i].Included() {
+		if !in.Spec.Targets[i].IsIncluded() {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {

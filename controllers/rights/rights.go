@@ -206,7 +206,7 @@ func listTargetVerbs(t *v1alpha1.ClusterTarget) []string {
 	} else if !t.Delete {
 		out = append(out, "get")
 	}
-	if t.Included() {
+	if t.IsIncluded() {
 		out = append(out, "watch")
 	}
 	return out

@@ -144,7 +144,7 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		Group: t.Reference.APIGroup, Version: t.Reference.Version, Kind: t.Reference.Kind,
 		Namespace: namespace, Name: t.Reference.Name,
 		Labels: labels.Everything(), Fields: fields.Everything(),
-		MetadataOnly: !t.Included(),
+		MetadataOnly: !t.IsIncluded(),
 	}
 	var err error
 	if err = q.setNamespaces(&t.Reference); err != nil {
@@ -189,7 +189,7 @@ func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *
 	s := make(plan.Snapshot, len(spec.Targets))
 	r = ShareReads(r)
 	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
-		if t := &spec.Targets[i]; t.Included() || t.Delete {
+		if t := &spec.Targets[i]; t.IsIncluded() || t.Delete {
 			s[i] = ReadTarget(ctx, r, namespace, t)
 		}
 	})

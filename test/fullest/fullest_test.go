@@ -76,7 +76,7 @@ func driveOwner(t reporter, compiler *celenv.Compiler, c v1alpha1.Owner, name st
 	options := validation.Options{Namespace: c.GetNamespace()}
 	b.holds("copy it", 8, 0, func() int { c.DeepCopyOwner(); return 0 })
 	b.holds("make its defaults explicit", 64, 8*size, func() int {
-		text, err := v1alpha1.Explicit(w)
+		text, err := v1alpha1.EncodeExplicit(w)
 		if err != nil {
 			t.Errorf("%v", err)
 		}

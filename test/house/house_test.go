@@ -45,12 +45,6 @@ func moreFiles() exceptions {
 	}
 }
 
-func moreOneWordNames() exceptions {
-	return exceptions{
-		"api/v1alpha1": 60,
-	}
-}
-
 // check says which of what was counted is too large, and which exceptions say more than they must.
 func check(t *testing.T, what string, counted map[string]int, most int, except exceptions) {
 	t.Helper()
@@ -206,7 +200,7 @@ func TestNamesSayWhatIsDone(t *testing.T) {
 			percent[pkg] = 100 * h.oneWord[pkg] / n
 		}
 	}
-	check(t, "percentage of names of one word", percent, maxOneWord, moreOneWordNames())
+	check(t, "percentage of names of one word", percent, maxOneWord, exceptions{})
 }
 
 func TestCountFile(t *testing.T) {

@@ -110,7 +110,7 @@ func (j *judge) selfDeletions() {
 		switch {
 		case at == nil:
 			j.violated("I2", "a Cleaner was deleted at a version that nobody has seen", quote(e))
-		case at.c.Common().Recurs():
+		case at.c.Common().IsRecurring():
 			j.violated("I2", "a Cleaner was deleted that is Recurring", quote(at.event), quote(e))
 		case at.c.State().Run == nil || at.c.State().Run.Result != v1alpha1.ResultCompleted:
 			j.violated("I2", "a Cleaner was deleted at a version at which no run had completed", quote(at.event), quote(e))

@@ -69,7 +69,7 @@ func (j *judge) evidence() {
 			}
 			for i := range work.Targets {
 				t := &work.Targets[i]
-				if !t.Included() {
+				if !t.IsIncluded() {
 					continue
 				}
 				if missing, lines := j.unread(l.namespace, t, arrived.Add(-confirmationServes), arrived); missing != "" {
@@ -130,7 +130,7 @@ func rests(work *v1alpha1.Work, rule string) []*v1alpha1.ClusterTarget {
 	}
 	var out []*v1alpha1.ClusterTarget
 	for i := range work.Targets {
-		if t := &work.Targets[i]; t.Included() && (deletes || whole[t.Name] || mentions(text, t.Name)) {
+		if t := &work.Targets[i]; t.IsIncluded() && (deletes || whole[t.Name] || mentions(text, t.Name)) {
 			out = append(out, t)
 		}
 	}

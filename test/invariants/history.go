@@ -144,7 +144,7 @@ type deed struct {
 }
 
 // recurs says that it was sent for a Cleaner that records no run of what it is about to do.
-func (d *deed) recurs() bool { return d.run != nil && d.run.c.Common().Recurs() }
+func (d *deed) recurs() bool { return d.run != nil && d.run.c.Common().IsRecurring() }
 
 // touched is what was acted on, as far as the answer says that something was; empty if nothing.
 func (d *deed) touched() types.UID {
@@ -517,7 +517,7 @@ func (h *history) byIntent(d *deed) {
 			continue
 		}
 		for i := range l.states { // one that was made anew under the name comes later
-			if s := &l.states[i]; !s.event.RequestReceivedTimestamp.After(d.intent.Time) && s.c.Common().Recurs() {
+			if s := &l.states[i]; !s.event.RequestReceivedTimestamp.After(d.intent.Time) && s.c.Common().IsRecurring() {
 				d.life, d.run = l, s
 			}
 		}

@@ -369,7 +369,7 @@ func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decide
 		life.AnswerDone: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerUnknown: "lost", life.AnswerConflict: "conflict",
 	}
 	key := p.of.Key
-	if !p.of.Cleaner.Common().Recurs() { // there may be one for each thing that is cleaned
+	if !p.of.Cleaner.Common().IsRecurring() { // there may be one for each thing that is cleaned
 		key, rule = types.NamespacedName{}, ""
 	}
 	p.To.Metrics.CountAction(key, rule, string(verb), results[a.Kind])

@@ -145,7 +145,7 @@ type runReport struct{ Report }
 
 // setWaiting drafts what a run, or a Recurring Cleaner, waits for.
 func (r runReport) setWaiting(req life.Request) {
-	if run := r.draftStatus().Run; run == nil && r.Of.Cleaner.Common().Recurs() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
+	if run := r.draftStatus().Run; run == nil && r.Of.Cleaner.Common().IsRecurring() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
 		r.setRecurring(req)
 	} else {
 		r.setRunning(req)
@@ -265,7 +265,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 // schedule, because each evaluation would then write its status.
 func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 	switch {
-	case !r.Of.Cleaner.Common().Recurs(), d.Reason == v1alpha1.ReasonWaitingForTTL:
+	case !r.Of.Cleaner.Common().IsRecurring(), d.Reason == v1alpha1.ReasonWaitingForTTL:
 		return d.Next
 	case len(d.Pending) > 0:
 		return d.Pending[0].Until
@@ -339,7 +339,7 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 	for i := range e.Errors {
 		e.Errors[i].Key, e.Errors[i].Message = sanitize.CleanText(e.Errors[i].Key), sanitize.CleanText(e.Errors[i].Message)
 	}
-	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().Recurs() { // for a Once Cleaner, the run says it
+	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().IsRecurring() { // for a Once Cleaner, the run says it
 		forbidden := d.ListForbidden()
 		e.Withheld = forbidden[:min(len(forbidden), cachetrim.MaxListed)]
 		for i := range e.Withheld {

@@ -35,7 +35,7 @@ func FingerprintWork(work *v1alpha1.Work) (string, error) {
 		}
 		s.Parameters = &runtime.RawExtension{Raw: raw}
 	}
-	text, err := v1alpha1.Explicit(s)
+	text, err := v1alpha1.EncodeExplicit(s)
 	if err != nil {
 		return "", err
 	}

@@ -162,7 +162,7 @@ func (j *judge) findMissing() string {
 		reason, problem := plan.FindProblem(t, &j.Snapshot[i])
 		switch {
 		case reason == "":
-		case !t.Included():
+		case !t.IsIncluded():
 			j.unread[i] = problem
 		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r plan.Row) bool { return j.namesObject(i, &r) }):
 			j.Lost[t.Name] = true

@@ -158,7 +158,7 @@ func (v View) isRecurring() bool {
 	if run := v.Cleaner.State().Run; run != nil {
 		return run.Lifecycle == v1alpha1.LifecycleRecurring
 	}
-	return v.Cleaner.Common().Recurs()
+	return v.Cleaner.Common().IsRecurring()
 }
 
 // hasSink reports whether events are sent.
@@ -248,7 +248,7 @@ func (v View) nextOfCountingRun(run *v1alpha1.Run, l *Ledger) Request {
 			return Request{Kind: LookRows, Rows: rows}
 		}
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
-	case !v.Cleaner.Common().Recurs():
+	case !v.Cleaner.Common().IsRecurring():
 		return v.settleRun(run, l)
 	default:
 		return Request{Kind: Evaluate}
