@@ -430,7 +430,35 @@ func (t turn) recheck() error {
 	}
 	t.q.memory.RecordJudgement(got, t.w.now)
 	t.q.todo = got.Plan
-	return t.w.take(step)
+	if err := t.w.take(step); err != nil || t.p.Stop {
+		return err
+	}
+	return t.compareVerdicts()
+}
+
+// compareVerdicts holds what a re-check wants of each open row, and at which version, against the model.
+func (t turn) compareVerdicts() error {
+	for n, text := range t.q.read.Status.Run.Rows {
+		k, row, err := readRow(text)
+		if err != nil {
+			return err
+		}
+		entry := &t.q.memory.Rows[n]
+		if entry.State != life.RowOpen {
+			continue
+		}
+		if real, model := entry.Unwanted != "", t.p.Unwanted.Has(k); real != model {
+			return fmt.Errorf("P%d re-checks, and wants nothing of row %d: real %t (%q), model %t", t.i, k, real, entry.Unwanted, model)
+		}
+		want := t.p.Later[k]
+		if want == (lifemodel.Version{}) {
+			want = t.p.Read.Run.Rows[k]
+		}
+		if got := t.q.memory.DecidedVersion(n, row); got != strconv.Itoa(int(want.RV)) && entry.Unwanted == "" {
+			return fmt.Errorf("P%d re-checks, and wants row %d at version %s, and the model at %d", t.i, k, got, want.RV)
+		}
+	}
+	return nil
 }
 
 // act takes a batch: its steps are sent one after the other, as the model must allow.
