@@ -45,10 +45,16 @@ func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 	return rec.Result(), nil
 }
 
+// between is how long after an answer the next request is sent: no whole seconds, so that it is sent at another fraction of one.
+const between = 1137 * time.Millisecond
+
+// offAfterOneAnswer is half of what one answer leaves open: a second, which a Date does not divide, and 20 ms on the way.
+const offAfterOneAnswer = 510 * time.Millisecond
+
 // get sends a request for a path, a while after the last one.
 func (s *server) get(path string) {
 	s.t.Helper()
-	s.step(1137 * time.Millisecond)
+	s.step(between)
 	resp, err := s.meter.WrapTransport(s).RoundTrip(httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://api.test"+path, nil))
 	if err != nil {
 		s.t.Fatal(err)
@@ -58,29 +64,37 @@ func (s *server) get(path string) {
 	}
 }
 
+// getAt sends a request when our clock is so far past a whole second.
+func (s *server) getAt(past time.Duration) {
+	s.t.Helper()
+	s.clock.SetTime(s.clock.Now().Add(2 * between).Truncate(time.Second).Add(past - between))
+	s.get(lease)
+}
+
 const lease = "/apis/coordination.k8s.io/v1/namespaces/cleaner-system/leases/cleaner.vtex.dev"
 
 func TestSkewIsMeasured(t *testing.T) {
 	cases := map[string]struct {
 		ahead     time.Duration // the server's clock
 		suspected bool
-		wait      time.Duration // how much longer we have to wait
+		wait      time.Duration // how much longer we have to wait: the skew and what a request takes, in whole seconds
 	}{
-		"Equal":        {0, false, 0},
-		"AheadALittle": {300 * time.Millisecond, false, 0},
-		"Ahead":        {50 * time.Second, false, 0},
-		"TooFarAhead":  {62 * time.Second, true, 0},
-		"Behind":       {-50*time.Second + 400*time.Millisecond, false, 50 * time.Second},
-		"TooFarBehind": {-62 * time.Second, true, 62 * time.Second},
-		"Years":        {10 * 365 * 24 * time.Hour, true, 0},
-		"AnHour":       {-time.Hour, true, time.Hour},
+		"Equal":         {0, false, 0},
+		"AheadALittle":  {300 * time.Millisecond, false, 0},
+		"Ahead":         {50 * time.Second, false, 0},
+		"TooFarAhead":   {62 * time.Second, true, 0},
+		"BehindALittle": {-300 * time.Millisecond, false, time.Second},
+		"Behind":        {-50*time.Second + 400*time.Millisecond, false, 50 * time.Second},
+		"TooFarBehind":  {-62 * time.Second, true, 63 * time.Second},
+		"Years":         {10 * 365 * 24 * time.Hour, true, 0},
+		"AnHour":        {-time.Hour, true, time.Hour + time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, time.Minute)
 			s.ahead = tc.ahead
 			s.get(lease)
-			if got := s.meter.EstimateSkew() - tc.ahead; got.Abs() > 520*time.Millisecond {
+			if got := s.meter.EstimateSkew() - tc.ahead; got.Abs() > offAfterOneAnswer {
 				t.Errorf("after one answer the measurement is %s off", got)
 			}
 			if got := s.meter.IsSuspect(); got != tc.suspected {
@@ -95,8 +109,63 @@ func TestSkewIsMeasured(t *testing.T) {
 			if got := s.meter.IsSuspect(); got != tc.suspected {
 				t.Errorf("after many answers it is suspected: %t", got)
 			}
-			if got := s.meter.ClockAhead(); got < tc.wait || got > tc.wait+time.Second {
+			if got := s.meter.ClockAhead(); got != tc.wait {
 				t.Errorf("our clock is ahead by %s, want %s", got, tc.wait)
+			}
+		})
+	}
+}
+
+// A Date has whole seconds. What follows from one is exact: a nanosecond more is another answer.
+func TestBoundsOfOneAnswerAreExact(t *testing.T) {
+	for name, tc := range map[string]struct {
+		past      time.Duration // our clock when the request is sent and answered, past a whole second
+		ahead     time.Duration // the server's clock
+		suspected bool
+		wait      time.Duration
+	}{
+		"AsFarAheadAsItMayBe":  {0, time.Minute, false, 0},
+		"FartherAhead":         {-1, time.Minute + 1, true, 0},
+		"AsFarBehindAsItMayBe": {0, -61 * time.Second, false, 61 * time.Second},
+		"FartherBehind":        {1, -61*time.Second - 1, true, 62 * time.Second},
+		"MayBeEqual":           {0, -time.Second, false, 0},
+		"IsBehind":             {1, -time.Second - 1, false, 2 * time.Second},
+		"BehindByWholeSeconds": {0, -2 * time.Second, false, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, time.Minute)
+			s.before, s.after, s.ahead = 0, 0, tc.ahead
+			s.getAt(tc.past)
+			if got := s.meter.IsSuspect(); got != tc.suspected {
+				t.Errorf("it is suspected: %t", got)
+			}
+			if got := s.meter.ClockAhead(); got != tc.wait {
+				t.Errorf("our clock is ahead by %s, want %s", got, tc.wait)
+			}
+		})
+	}
+}
+
+// The skew is in the middle of what an answer leaves open, and where two answers leave one moment, it is there.
+func TestTheSkewIsBetweenTheBounds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ahead []time.Duration // the server's clock, at each answer
+		want  time.Duration
+	}{
+		"OneAnswer":      {[]time.Duration{0}, 500 * time.Millisecond},
+		"Behind":         {[]time.Duration{-time.Second}, -500 * time.Millisecond},
+		"TouchFromAbove": {[]time.Duration{0, time.Second}, time.Second},
+		"TouchFromBelow": {[]time.Duration{0, -time.Second}, 0},
+		"Apart":          {[]time.Duration{0, 2 * time.Second}, 2500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, time.Minute)
+			s.before, s.after = 0, 0
+			for _, s.ahead = range tc.ahead {
+				s.getAt(0)
+			}
+			if got := s.meter.EstimateSkew(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}
@@ -154,11 +223,11 @@ func TestAClockThatDriftsIsFollowed(t *testing.T) {
 	for range 2000 {
 		s.ahead -= 7 * time.Millisecond
 		s.get(lease)
-		if off := s.meter.EstimateSkew() - s.ahead; off.Abs() > time.Second {
+		if off := s.meter.EstimateSkew() - s.ahead; off.Abs() > offAfterOneAnswer {
 			t.Fatalf("at %s the measurement is %s off", s.ahead, off)
 		}
 	}
-	if got := s.meter.ClockAhead(); got < 14*time.Second || got > 15*time.Second {
+	if got := s.meter.ClockAhead(); got != 14*time.Second {
 		t.Errorf("our clock is ahead by %s", got)
 	}
 }
@@ -221,7 +290,7 @@ func TestNoLimit(t *testing.T) {
 	if s.meter.IsSuspect() || s.meter.ClockAhead() != 0 {
 		t.Error("without a limit nothing is suspected or corrected")
 	}
-	if got := s.meter.EstimateSkew() + time.Hour; got.Abs() > time.Second {
+	if got := s.meter.EstimateSkew() + time.Hour; got.Abs() > offAfterOneAnswer {
 		t.Errorf("it is measured all the same, and is %s off", got)
 	}
 }
