@@ -69,6 +69,22 @@ func (t *trail) backsOff(name string, times int, verbs ...string) {
 	}
 }
 
+// deletedFrom checks that the operator deleted an object at a moment: not before it, by the audit log. How late it may be is measured in
+// time on the wall, which a busy machine stretches: so that bound is far away.
+func (t *trail) deletedFrom(name string, moment time.Time) {
+	t.l.Helper()
+	var tries []cluster.Event
+	t.l.eventually("the audit log has the deletion of "+name, func() string {
+		if tries = t.attempts(name, "delete"); len(tries) == 0 {
+			return "it has none"
+		}
+		return ""
+	})
+	if late := tries[0].RequestReceivedTimestamp.Sub(moment); late < 0 || late > 40*time.Second {
+		t.l.Errorf("%s was deleted %s after the moment", name, late)
+	}
+}
+
 // begun waits until something was deleted, and says how much.
 func (t *trail) begun() int {
 	t.l.Helper()
