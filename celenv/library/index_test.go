@@ -1,0 +1,129 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package library
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// words begin with z, a, m, a and z: an order that is not the one of the alphabet.
+const words = `["z1", "a1", "m1", "a2", "z2"]`
+
+func TestIndexBy(t *testing.T) {
+	checkExamples(t, Index(), map[string]example{
+		"FirstWins":    {words + `.indexBy(w, w.substring(0, 1))`, `{"a": "a1", "m": "m1", "z": "z1"}`},
+		"Order":        {words + `.indexBy(w, w.substring(0, 1)).map(k, k)`, `["z", "a", "m"]`},
+		"Found":        {`"m" in ` + words + `.indexBy(w, w.substring(0, 1))`, `true`},
+		"NotFound":     {`"b" in ` + words + `.indexBy(w, w.substring(0, 1))`, `false`},
+		"NoSuchKey":    {words + `.indexBy(w, w.substring(0, 1))["b"]`, `error: no such key: b`},
+		"Ints":         {`[3, 1, 3].indexBy(x, x).map(k, k)`, `[3, 1]`},
+		"Bools":        {`[3, 1, 4].indexBy(x, x > 2)`, `{false: 1, true: 3}`},
+		"Uints":        {`[3u].indexBy(x, x)`, `{3u: 3u}`},
+		"OtherTypes":   {`[1, "1", true].indexBy(x, x).map(k, k)`, `[1, "1", true]`},
+		"Nulls":        {`[null].indexBy(x, "k")`, `{"k": null}`},
+		"Empty":        {`[].indexBy(x, x)`, `{}`},
+		"MapKey":       {`[1].indexBy(x, {})`, `error: indexBy: a key must be a string, an int or a bool, not map`},
+		"ListKey":      {`[1].indexBy(x, [])`, `error: indexBy: a key must be a string, an int or a bool, not list`},
+		"DoubleKey":    {`[1].indexBy(x, 1.0)`, `error: indexBy: a key must be a string, an int or a bool, not double`},
+		"LastIsNoKey":  {`["a", null].indexBy(x, x)`, `error: indexBy: a key must be a string, an int or a bool, not null_type`},
+		"ErrorInAKey":  {`[object].indexBy(x, x.nope)`, `error: no such key: nope`},
+		"OfItsOwn":     {`[[1, 2], [3]].map(l, l.indexBy(x, x))`, `[{1: 1, 2: 2}, {3: 3}]`},
+		"OneInAnother": {`[1].indexBy(x, [2].indexBy(y, x + y)[3])`, `{2: 1}`},
+	})
+}
+
+func TestGroupBy(t *testing.T) {
+	checkExamples(t, Index(), map[string]example{
+		"Groups":      {words + `.groupBy(w, w.substring(0, 1))`, `{"a": ["a1", "a2"], "m": ["m1"], "z": ["z1", "z2"]}`},
+		"Order":       {words + `.groupBy(w, w.substring(0, 1)).map(k, k)`, `["z", "a", "m"]`},
+		"Empty":       {`[].groupBy(x, x)`, `{}`},
+		"LastIsNoKey": {`["a", 1.5].groupBy(x, x)`, `error: groupBy: a key must be a string, an int or a bool, not double`},
+	})
+}
+
+func TestCountBy(t *testing.T) {
+	checkExamples(t, Index(), map[string]example{
+		"Counts":      {words + `.countBy(w, w.substring(0, 1))`, `{"a": 2, "m": 1, "z": 2}`},
+		"Order":       {words + `.countBy(w, w.substring(0, 1)).map(k, k)`, `["z", "a", "m"]`},
+		"Empty":       {`[].countBy(x, x)`, `{}`},
+		"LastIsNoKey": {`["a", []].countBy(x, x)`, `error: countBy: a key must be a string, an int or a bool, not list`},
+	})
+}
+
+func TestToSet(t *testing.T) {
+	checkExamples(t, Index(), map[string]example{
+		"Elements":    {`["z", "a", "z"].toSet()`, `{"a": true, "z": true}`},
+		"Order":       {`["z", "a", "z"].toSet().map(k, k)`, `["z", "a"]`},
+		"Empty":       {`[].toSet()`, `{}`},
+		"LastIsNoKey": {`["a", {}].toSet()`, `error: toSet: a key must be a string, an int or a bool, not map`},
+	})
+}
+
+// The keys are those of the elements: where the lists differ in length, what has no partner is left.
+func TestVisitElementsVisitsPairs(t *testing.T) {
+	two, three := types.NewStringList(types.DefaultTypeAdapter, []string{"a", "b"}), types.NewStringList(types.DefaultTypeAdapter, []string{"x", "y", "z"})
+	for name, tc := range map[string]struct{ list, keys ref.Val }{"MoreKeys": {two, three}, "FewerKeys": {three, two}} {
+		t.Run(name, func(t *testing.T) {
+			visited := 0
+			if err := visitElements("f", tc.list, tc.keys, func(_, _ ref.Val) { visited++ }); err != nil || visited != 2 {
+				t.Errorf("%d pairs were visited: %v", visited, err)
+			}
+		})
+	}
+}
+
+// CEL checks that the functions are called on a list. They check it too.
+func TestIndexFunctionsRefuseWhatIsNoList(t *testing.T) {
+	keys := types.NewStringList(types.DefaultTypeAdapter, []string{"a"})
+	for name, got := range map[string]ref.Val{
+		"indexBy": indexBy(types.Int(1), keys), "groupBy": groupBy(types.Int(1), keys), "countBy": countBy(types.Int(1), keys), "toSet": toSet(types.Int(1)),
+	} {
+		if err, failed := got.(*types.Err); !failed || err.Error() != name+": this is no list" {
+			t.Errorf("%s gives %v", name, got)
+		}
+	}
+}
+
+// A mistake is said where the expression has it.
+func TestKeyedMacrosNeedAVariable(t *testing.T) {
+	for _, expression := range []string{`[1].indexBy(1, 2)`, `[1].groupBy(x.y, 2)`, `[1].countBy("x", 2)`} {
+		if _, err := compileExpression(t, Index(), expression); err == nil || !strings.Contains(err.Error(), "argument is not an identifier") {
+			t.Errorf("%s: got %v", expression, err)
+		}
+	}
+}
+
+// A list may take long to make: it is made once, for the elements and for their keys.
+func TestKeyedMacrosMakeTheListOnce(t *testing.T) {
+	for _, macro := range []string{"indexBy", "groupBy", "countBy"} {
+		made := 0
+		make := func(...ref.Val) ref.Val {
+			made++
+			return types.NewStringList(types.DefaultTypeAdapter, []string{"a", "b"})
+		}
+		library := cel.Lib(listMaker{make})
+		program, err := compileExpression(t, library, `makeList().`+macro+`(x, x).size()`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := program.Eval(map[string]any{}); err != nil || got != types.Int(2) || made != 1 {
+			t.Errorf("%s gives %v, %v, and made the list %d times", macro, got, err, made)
+		}
+	}
+}
+
+// listMaker is Index, with a function that makes a list.
+type listMaker struct{ make func(...ref.Val) ref.Val }
+
+func (l listMaker) CompileOptions() []cel.EnvOption {
+	return append(indexLibrary{}.CompileOptions(),
+		cel.Function("makeList", cel.Overload("make_list", nil, cel.ListType(cel.StringType), cel.FunctionBinding(l.make))))
+}
+
+func (listMaker) ProgramOptions() []cel.ProgramOption { return nil }
