@@ -125,6 +125,9 @@ func TestCacheTakesBoundedMemory(t *testing.T) {
 	if took := heap() - before; took > c.maxBytes*4/3 {
 		t.Errorf("it takes %d MiB", took>>20)
 	}
+	if len(c.namespaceBytes) == 0 {
+		t.Error("nothing is remembered")
+	}
 	for namespace, bytes := range c.namespaceBytes {
 		if bytes > c.maxNamespaceBytes {
 			t.Errorf("%s has %d bytes", namespace, bytes)

@@ -53,7 +53,11 @@ func TestParamsInExpressions(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := programs(t, newCompiler(t, budget.Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
-	for i, got := range p.EvaluateConditions(t.Context(), Input{Params: params}) {
+	all := p.EvaluateConditions(t.Context(), Input{Params: params})
+	if len(all) != 3 {
+		t.Errorf("%d conditions were evaluated", len(all))
+	}
+	for i, got := range all {
 		if !got.Value {
 			t.Errorf("condition %d: %v", i, got.Err)
 		}

@@ -115,7 +115,11 @@ func TestVariableErrors(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			for i, got := range p.EvaluateConditions(t.Context(), in) { // the second time it is known
+			all := p.EvaluateConditions(t.Context(), in)
+			if len(all) != 2 {
+				t.Fatalf("%d conditions were evaluated", len(all))
+			}
+			for i, got := range all { // the second time it is known
 				want := &tc.want
 				if want.Path = expr.PathOfCondition(i); want.Kind == "" {
 					want = nil

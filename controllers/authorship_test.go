@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
@@ -105,10 +107,8 @@ func TestACleanerThatIsNotEvaluatedWatchesNothing(t *testing.T) {
 			if !mem.listening.IsZero() {
 				t.Errorf("it watches what it selects: %s", r.line())
 			}
-			for _, condition := range r.cleaner().Status.Conditions {
-				if condition.Type == v1alpha1.ConditionReady && condition.Reason != tc.reason {
-					t.Errorf("Ready says %s", condition.Reason)
-				}
+			if ready := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != tc.reason {
+				t.Errorf("Ready is %+v, want the reason %s", ready, tc.reason)
 			}
 		})
 	}

@@ -149,14 +149,18 @@ func TestFindPlace(t *testing.T) {
 
 func TestFindPlaceOfACall(t *testing.T) {
 	for source, want := range map[string]int{"a.size()": 3, "a && size(b)": 6, "a.b.exists_one(x, x).size()": 22} {
-		tree := parse(t, source)
+		tree, calls := parse(t, source), 0
 		for id, at := range tree.Nodes {
 			if at.Expr.Kind() != ast.CallKind || at.Expr.AsCall().FunctionName() != "size" {
 				continue
 			}
+			calls++
 			if line, column := tree.FindPlace(id); line != 1 || column != want {
 				t.Errorf("the call in %s is at %d:%d, want 1:%d", source, line, column, want)
 			}
+		}
+		if calls != 1 {
+			t.Errorf("%s has %d calls", source, calls)
 		}
 	}
 }
