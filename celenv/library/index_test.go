@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -87,6 +88,26 @@ func TestIndexFunctionsRefuseWhatIsNoList(t *testing.T) {
 		if err, failed := got.(*types.Err); !failed || err.Error() != name+": this is no list" {
 			t.Errorf("%s gives %v", name, got)
 		}
+	}
+}
+
+// Diagnoses find a node, and what is around it, by its ID.
+func TestKeyedMacrosGiveEachNodeAnID(t *testing.T) {
+	env, err := cel.NewEnv(Index())
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, issues := env.Parse(`[1].indexBy(x, x)`)
+	if issues.Err() != nil {
+		t.Fatal(issues.Err())
+	}
+	ids, nodes := map[int64]bool{}, 0
+	ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		nodes++
+		ids[e.ID()] = true
+	}))
+	if nodes == 0 || len(ids) != nodes {
+		t.Errorf("%d nodes have %d IDs", nodes, len(ids))
 	}
 }
 
