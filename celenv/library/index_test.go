@@ -124,11 +124,11 @@ func TestKeyedMacrosNeedAVariable(t *testing.T) {
 func TestKeyedMacrosMakeTheListOnce(t *testing.T) {
 	for _, macro := range []string{"indexBy", "groupBy", "countBy"} {
 		made := 0
-		make := func(...ref.Val) ref.Val {
+		list := func(...ref.Val) ref.Val {
 			made++
 			return types.NewStringList(types.DefaultTypeAdapter, []string{"a", "b"})
 		}
-		library := cel.Lib(listMaker{make})
+		library := cel.Lib(listMaker{list})
 		program, err := compileExpression(t, library, `makeList().`+macro+`(x, x).size()`)
 		if err != nil {
 			t.Fatal(err)

@@ -89,3 +89,18 @@ func TestMatchExpressions(t *testing.T) {
 			`false`},
 	})
 }
+
+// What is wrong with a requirement must not read as a match, or a mistake would match everything.
+func TestAWrongRequirementIsNotMet(t *testing.T) {
+	labels := map[string]any{"app": "web"}
+	for name, requirement := range map[string]any{
+		"NoMap":      "app",
+		"NoKey":      map[string]any{"operator": "Exists"},
+		"NoValues":   map[string]any{"key": "app", "operator": "NotIn"},
+		"NoOperator": map[string]any{"key": "app"},
+	} {
+		if met, err := meetsRequirement(requirement, labels); met || err == nil {
+			t.Errorf("%s: it is met: %t, %v", name, met, err)
+		}
+	}
+}

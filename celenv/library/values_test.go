@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -85,6 +86,25 @@ func TestConvertToMapDoesNotCopyAnObject(t *testing.T) {
 	object["a"] = "b"
 	if got["a"] != "b" {
 		t.Error("it is a copy")
+	}
+}
+
+// unreadList is a list that must not be read.
+type unreadList struct {
+	traits.Lister
+	t *testing.T
+}
+
+// Iterator reports that the list is copied.
+func (l unreadList) Iterator() traits.Iterator {
+	l.t.Error("the list is read")
+	return l.Lister.Iterator()
+}
+
+// A list is no map, however long it is.
+func TestConvertToMapReadsNoList(t *testing.T) {
+	if _, ok := convertToMap(unreadList{types.NewStringList(types.DefaultTypeAdapter, []string{"a"}), t}); ok {
+		t.Error("a list is a map")
 	}
 }
 

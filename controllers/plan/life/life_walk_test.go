@@ -447,8 +447,8 @@ func (t turn) compareVerdicts() error {
 		if entry.State != life.RowOpen {
 			continue
 		}
-		if real, model := entry.Unwanted != "", t.p.Unwanted.Has(k); real != model {
-			return fmt.Errorf("P%d re-checks, and wants nothing of row %d: real %t (%q), model %t", t.i, k, real, entry.Unwanted, model)
+		if got, want := entry.Unwanted != "", t.p.Unwanted.Has(k); got != want {
+			return fmt.Errorf("P%d re-checks, and wants nothing of row %d: real %t (%q), model %t", t.i, k, got, entry.Unwanted, want)
 		}
 		want := t.p.Later[k]
 		if want == (lifemodel.Version{}) {
