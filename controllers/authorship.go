@@ -90,7 +90,7 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 		}
 		known = &v1alpha1.CleanerStatus{
 			Runs:            signedrecords.FindHighestRun(&forged),
-			LastRequestedAt: a.pass.store.RequestedAt(), // else to forge it would be to ask
+			LastRequestedAt: a.pass.store.RequestedAt(), // otherwise a forged status could trigger an evaluation
 		}
 	}
 	err := a.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {

@@ -99,7 +99,7 @@ func (r *CleanerReconciler) beginPass(ctx context.Context, req ctrl.Request, mem
 }
 
 func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, mem *memory) (ctrl.Result, error) {
-	// 1. Read.
+	// A. Read.
 	p, err := r.beginPass(ctx, req, mem)
 	if err != nil || p == nil {
 		return ctrl.Result{}, err
@@ -110,7 +110,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		return p.sleepUntil(ctx, r.clock.Now().Add(keyRetry), err)
 	}
 
-	// 2. An open run, a report that is owed and a deletion come first: they need no expression to end.
+	// B. An open run, an undelivered event and a deletion come first: they need no expression to end.
 	wait, err := p.openRun.carryOn(ctx)
 	if wait.Kind != life.Evaluate && p.store.Cleaner.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
 		p.evaluator.dropInterests()
@@ -127,7 +127,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		return p.restUntil(ctx, at, nil)
 	}
 
-	// 3. Compile.
+	// C. Compile.
 	programs, until, err := p.prepareEvaluation(ctx)
 	if programs == nil {
 		return p.sleepUntil(ctx, until, err)

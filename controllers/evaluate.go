@@ -73,7 +73,7 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 
 // evaluateAndAct reads the watches, decides, and does what is decided.
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
-	// 4. Listen, before observing: nothing may change unseen in between. 5. Observe. 6. Decide.
+	// D. Listen, before observing: nothing may change unseen in between. E. Observe. F. Decide.
 	p.evaluator.declareInterests()
 	in, decision := p.evaluator.observeAndDecide(ctx, programs)
 	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
@@ -87,7 +87,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		return p.sleepUntil(ctx, p.evaluator.askAgain(reportedPlan{decision}), p.recurrence.recordTick(ctx))
 	}
 
-	// 7. Confirm. 8. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
+	// G. Confirm. H. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
 	result, err := reportedPlan{decision}, error(nil)
 	switch {
 	case p.store.Cleaner.Common().IsRecurring():
@@ -103,7 +103,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		return p.restUntil(ctx, wait.Until, err)
 	}
 
-	// 9. Report. 10. Sleep: every exit re-arms.
+	// I. Report. J. Sleep: every exit re-arms.
 	if at, silent := p.evaluator.warmingUp(result); silent {
 		return p.sleepUntil(ctx, at, err)
 	}
@@ -166,7 +166,7 @@ func (e *evaluator) dropInterests() {
 	e.pass.mem.listening, e.pass.mem.queried = time.Time{}, queried{}
 }
 
-// observeAndDecide takes a slot, observes and decides: it may be long until there is a slot, and what was seen before would be old.
+// observeAndDecide takes a slot, observes and decides. It takes the slot first: a snapshot that was taken before a long wait would be outdated.
 func (e *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
 	defer e.acquireSlot(ctx)()
 	in := e.observeInput(ctx, programs)

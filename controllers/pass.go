@@ -80,8 +80,10 @@ type pass struct {
 	ends time.Time
 	// inLine says that a slot is waited for.
 	inLine bool
-	// committed says that a run was committed, and waits that the schedule is not due: then nothing is done, whatever is decided.
-	committed, waits bool
+	// committed says that this pass has committed a run.
+	committed bool
+	// waits says that the schedule is not due: the pass decides, but does nothing.
+	waits bool
 
 	evaluator  *evaluator
 	authority  *authority

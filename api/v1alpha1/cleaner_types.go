@@ -13,11 +13,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=cln,categories=cleaning
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the Cleaner works as written"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="False if an error, a missing right or a limit stops the Cleaner"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the Cleaner is waiting for, or what is wrong"
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before then"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long after creation the evaluation starts"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -60,8 +60,9 @@ type CleanerSpec struct {
 	// +optional
 	Helm *Helm `json:"helm,omitempty"`
 
-	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of this list;
-	// targets with includeWhenEvaluating: false come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. The operator requests deletions in the order of this
+	// list, but does not wait for one object before the next; targets with includeWhenEvaluating: false come first.
+	// Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -105,10 +106,9 @@ type Helm struct {
 	// +optional
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// Whether to skip the pre-delete and post-delete hooks. If false, hooks run at least once, with the rights of the
-	// ServiceAccount of the Cleaner. If false, the operator does not uninstall a release with hooks for a Cleaner without
-	// a ServiceAccount, nor one whose hooks create roles, bindings, ServiceAccounts, tokens or certificate requests.
-	// Defaults to false.
+	// Whether to skip the pre-delete and post-delete hooks. Otherwise they run at least once, with the rights of the
+	// ServiceAccount of the Cleaner: a release with hooks requires serviceAccountName, and its hooks must not create
+	// roles, bindings, ServiceAccounts, tokens or certificate requests. Defaults to false.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
 }

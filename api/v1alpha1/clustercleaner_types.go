@@ -12,11 +12,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:storageversion
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=ccln,categories=cleaning
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the ClusterCleaner works as written"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="False if an error, a missing right or a limit stops the ClusterCleaner"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="What the ClusterCleaner is waiting for, or what is wrong"
 // +kubebuilder:printcolumn:name="Targets",type=integer,JSONPath=`.status.resolvedTargetCount`,description="The number of objects that the targets currently select"
 // +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.nextScheduledEvaluation`,description="When the next evaluation is due if nothing changes before then"
-// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long to wait after creation"
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.ttl`,priority=1,description="How long after creation the evaluation starts"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,priority=1,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Last Action",type=string,JSONPath=`.status.lastActions[0].object`,priority=1,description="The last object that was acted on"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -53,8 +53,9 @@ type ClusterCleanerList struct {
 type ClusterCleanerSpec struct {
 	CommonSpec `json:",inline"`
 
-	// The objects that expressions read, and the objects to delete. Objects are deleted in the order of this list;
-	// targets with includeWhenEvaluating: false come first. Server-side apply treats the list as one field.
+	// The objects that expressions read, and the objects to delete. The operator requests deletions in the order of this
+	// list, but does not wait for one object before the next; targets with includeWhenEvaluating: false come first.
+	// Server-side apply treats the list as one field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

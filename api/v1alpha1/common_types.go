@@ -151,9 +151,8 @@ type Retry struct {
 	// +optional
 	Period Duration `json:"period,omitempty"`
 
-	// Whether true conditions stay true as time passes, if nothing else changes. If true, and the operator cannot predict
-	// when the conditions become true, it searches for that time within the period. If this is wrong, a cleanup can be
-	// late, but nothing is deleted that should be kept. Defaults to false.
+	// Set to true if conditions that are true stay true as time passes. Where the operator cannot predict when they become
+	// true, it then searches for that time within `period`. A wrong value can only delay a cleanup. Defaults to false.
 	// +optional
 	Monotonic bool `json:"monotonic,omitempty"`
 }
@@ -181,8 +180,8 @@ type Variable struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the period over which maxActions and maxPercent count: add one of them"
 type Limits struct {
-	// The maximum number of objects to act on during `per`. An object counts once, however many actions it needs. An
-	// action for several items, such as one patch, counts once for each item. Unlimited by default.
+	// The maximum number of objects to act on during `per`. Several actions on one object count once. If one action on an
+	// object is for several items, such as one patch, the object counts as that many. Unlimited by default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000

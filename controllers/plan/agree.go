@@ -24,7 +24,7 @@ func AgreePlans(watched, live Plan, decide func(only map[ItemKey]bool) Plan) Pla
 	if anew.Verdict != v1alpha1.VerdictAct {
 		return anew
 	}
-	// What is left of an item when others are left out is nothing that live reads want of it.
+	// That plan lacks some items: keep only its steps that the full live plan wants too.
 	both.Steps = intersectLive(live, intersectLive(watched, anew)).Steps
 	return both
 }
@@ -34,8 +34,8 @@ func intersectLive(first, last Plan) Plan {
 	return keepWanted(first, last, func(*Step) bool { return true })
 }
 
-// listSharedItems are the items that both plans act on, without those that live reads want a step for that stands for others too, and that
-// the watches do not want for them.
+// listSharedItems are the items that both plans act on. It leaves out an item if the live plan wants a step for it and others together that
+// the watched plan does not want for it.
 func listSharedItems(watched, live Plan) map[ItemKey]bool {
 	wanted := watched.listWants()
 	shared := watched.ListItems()

@@ -102,7 +102,7 @@ type candidate struct {
 	order  celenv.Order
 	// unordered says why it has no order.
 	unordered *expr.Error
-	// holdKey is what it holdKey for: the key of its hold; until is when that will have held for long enough.
+	// holdKey is the key of its `for` timer, and until is when the timer ends.
 	holdKey string
 	until   time.Time
 	// blindFor is for how long at most its hold may be blind; 0 if it waits for nothing.

@@ -62,8 +62,8 @@ type informer struct {
 	failingSince time.Time
 	// heard is when the API server last said something of the scope.
 	heard time.Time
-	// asked is when the list was asked for that came last, or that comes now, and known until when all changes are known: what a list shows to
-	// be different may have changed at any time since.
+	// asked is when the latest list was requested. All changes before known have been seen: what a list shows to be different may have
+	// changed at any time since.
 	asked, known time.Time
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
 	caughtUp time.Time
@@ -512,7 +512,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 	f.notifyChange(i, before, nil, i.missedSince(f.clock.Now()))
 }
 
-// notifyChange adds a change to the backlog that may have come at any time since then; zero: it came now.
+// notifyChange adds a change to the backlog that happened between since and now. If since is zero, it happened now.
 func (f *feeds) notifyChange(i *informer, before, now *cachedobjects.Object, since time.Time) {
 	r := i.scope.resource
 	if i.synced { // otherwise markSynced wakes all owners

@@ -480,7 +480,7 @@ func (w *wakeups) setQueue(q workqueue.TypedRateLimitingInterface[reconcile.Requ
 // addOwners adds Cleaners that must evaluate again.
 func (w *wakeups) addOwners(owners ...Owner) { w.addOwnersSince(time.Time{}, owners...) }
 
-// addOwnersSince is addOwners for a change that may have come at any time since then; zero: it came now.
+// addOwnersSince is addOwners for a change that happened between since and now. If since is zero, it happened now.
 func (w *wakeups) addOwnersSince(since time.Time, owners ...Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -501,7 +501,7 @@ func (w *wakeups) takeOwners() ([]Owner, workqueue.TypedRateLimitingInterface[re
 	return woken, w.queue
 }
 
-// enqueueOwners puts those of whom a note was taken into the queue. It is called without any lock, because the queue has locks of its own.
+// enqueueOwners puts the recorded Cleaners into the queue. It is called without any lock, because the queue has locks of its own.
 func (w *wakeups) enqueueOwners() {
 	woken, q := w.takeOwners()
 	if len(woken) == 0 {

@@ -29,7 +29,7 @@ func newNews(c clock.PassiveClock, pendingSince func(o Owner) time.Time) *News {
 // NoteChange notes a change for an owner.
 func (n *News) NoteChange(o Owner) { n.noteChangeSince(o, time.Time{}) }
 
-// noteChangeSince notes a change for an owner that may have come at any time since then; zero: it came now.
+// noteChangeSince notes a change for an owner that happened between since and now. If since is zero, it happened now.
 func (n *News) noteChangeSince(o Owner, since time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

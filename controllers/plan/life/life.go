@@ -116,7 +116,7 @@ type View struct {
 // ClockRetry is how long after one look at a clock that cannot be trusted it is looked at again.
 const ClockRetry = 10 * time.Second
 
-// UndeliveredRun is the finished run whose event has to be delivered before anything else of this Cleaner is; nil if none.
+// UndeliveredRun returns the finished run whose event must be delivered before any later event of the Cleaner; nil if there is none.
 func UndeliveredRun(s *v1alpha1.CleanerStatus) *v1alpha1.Run {
 	if s.Unsent != nil {
 		return s.Unsent
