@@ -198,11 +198,7 @@ func releaseOf(p *pass) releaseReader { return releaseReader{p} }
 func (r releaseReader) takeReadSlot(ctx context.Context) (leave func(), err error) {
 	began := r.pass.r.clock.Now()
 	defer func() { r.pass.waited += r.pass.r.clock.Since(began) }()
-	slot, err := r.pass.r.workers.TakeSlot(ctx, r.pass.r.readings, r.pass.store.Key)
-	if err != nil {
-		return nil, err
-	}
-	return slot.GiveBack, nil
+	return r.pass.r.readings.TurnOf(r.pass.store.Key)(ctx)
 }
 
 // wantsRelease says that the spec wants a release uninstalled.

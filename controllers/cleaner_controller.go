@@ -53,10 +53,8 @@ type CleanerReconciler struct {
 	// readings are slots in which records of releases are read.
 	readings *fair.Slots
 	wake     *fair.Waker
-	// workers are those of this controller, which passes lend while they wait for a slot.
-	workers *fair.Workers
-	metrics *metrics.Metrics
-	opts    Options
+	metrics  *metrics.Metrics
+	opts     Options
 }
 
 // Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.

@@ -75,7 +75,8 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// D. Listen, before observing: nothing may change unseen in between. E. Observe. F. Decide.
 	p.evaluator.declareInterests()
-	in, decision := p.evaluator.observeAndDecide(ctx, programs)
+	in := p.evaluator.observeInput(ctx, programs)
+	decision := p.evaluator.decideAndRemember(ctx, in)
 	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
 		if since >= memoryWaitShown {
 			p.newReport().SetWaitingForMemory(decision)
@@ -164,13 +165,6 @@ func (e *evaluator) declareInterests() {
 func (e *evaluator) dropInterests() {
 	e.pass.r.watches.DropInterests(e.pass.store.Key)
 	e.pass.mem.listening, e.pass.mem.queried = time.Time{}, queried{}
-}
-
-// observeAndDecide takes a slot, observes and decides. It takes the slot first: a snapshot that was taken before a long wait would be outdated.
-func (e *evaluator) observeAndDecide(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
-	defer e.acquireSlot(ctx)()
-	in := e.observeInput(ctx, programs)
-	return in, e.decideAndRemember(ctx, in)
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
@@ -267,7 +261,7 @@ func (e *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end
 // takeSlot waits for a slot.
 func (e *evaluator) takeSlot(ctx context.Context) (*fair.Slot, error) {
 	asked := e.pass.r.clock.Now()
-	slot, err := e.pass.r.workers.TakeSlot(ctx, e.pass.r.slots, e.pass.store.Key)
+	slot, err := e.pass.r.slots.TakeSlot(ctx, e.pass.store.Key)
 	e.pass.mem.slotWait = e.pass.r.clock.Since(asked)
 	e.pass.waited += e.pass.mem.slotWait
 	return slot, err
@@ -279,11 +273,6 @@ func (e *evaluator) reserveSlot(ctx context.Context) (release func()) {
 	if e.pass.mem.slotWait < life.ConfirmationServes/2 {
 		return func() {}
 	}
-	return e.acquireSlot(ctx)
-}
-
-// acquireSlot takes a slot for the evaluations up to the release.
-func (e *evaluator) acquireSlot(ctx context.Context) (release func()) {
 	following, stop := followCleaner(ctx, e.pass)
 	defer stop()
 	slot, err := e.takeSlot(following)

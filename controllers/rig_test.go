@@ -92,7 +92,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(changesAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
 		own:  &clients.Set{Watched: reads(r.pods.readWatched), Live: reads(r.pods.readLive), Actuator: actuator},
 		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
-		workers: fair.NewWorkers(DefaultWorkers, r.clock, count), slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
+		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
 	r.keepCleaner(c)
 	return r

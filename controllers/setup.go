@@ -156,7 +156,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	wake, workers := &fair.Waker{}, fair.NewWorkers(opts.Workers, opts.Clock, count)
+	wake := &fair.Waker{}
 	log := mgr.GetLogger().WithName("sink")
 	cluster, err := outbox.NewCluster(config, opts.Clock, func(what string, err error) {
 		log.Info("Addresses that no sink of a Cleaner may have are not known", "what", what, "why", err.Error())
@@ -194,7 +194,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
-		clock: opts.Clock, wake: wake, workers: workers, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
+		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
 	for _, part := range []interface {
@@ -211,9 +211,9 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(engine.Source()).
 		WatchesRawSource(wake.NewSource()).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers.CountGoroutines(),
+			MaxConcurrentReconciles: opts.Workers,
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-				return fair.NewQueue(name, workers, limiter)
+				return fair.NewQueue(name, opts.Workers, limiter, opts.Clock, count)
 			},
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).

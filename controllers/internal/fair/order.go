@@ -97,10 +97,12 @@ func (o *order[T]) lineOf(s *share[T]) *heapOf[*share[T]] {
 
 // addWaiter has an item of a Cleaner wait.
 func (o *order[T]) addWaiter(key types.NamespacedName, item T, urgent bool, now time.Time) *waiter[T] {
-	if o.shares[key.Namespace] == nil {
+	s := o.shares[key.Namespace]
+	if s == nil {
 		o.forgetResting(now)
+		s = &share[T]{place: -1, names: map[string]time.Duration{}}
+		o.shares[key.Namespace] = s
 	}
-	s := o.getOrAddShare(key.Namespace)
 	o.added++
 	w := &waiter[T]{of: s, item: item, urgent: urgent, since: now, used: max(s.floor, s.names[key.Name]), number: o.added}
 	heap.Push(&s.waiting, w)
@@ -146,29 +148,13 @@ func (o *order[T]) takeNext() *waiter[T] {
 		next.number = o.added
 		heap.Push(o.lineOf(next), next)
 	}
-	o.takePlace(next)
-	o.floor, next.floor = max(o.floor, next.used), max(next.floor, w.used)
-	return w
-}
-
-// takeBack takes a place for a Cleaner that has lent its own, whether one is free or not.
-func (o *order[T]) takeBack(key types.NamespacedName) { o.takePlace(o.getOrAddShare(key.Namespace)) }
-
-func (o *order[T]) takePlace(s *share[T]) {
 	o.free--
-	s.taken++
-	if !s.isShort() {
+	next.taken++
+	if !next.isShort() {
 		o.freeForLong--
 	}
-}
-
-func (o *order[T]) getOrAddShare(namespace string) *share[T] {
-	s := o.shares[namespace]
-	if s == nil {
-		s = &share[T]{place: -1, names: map[string]time.Duration{}}
-		o.shares[namespace] = s
-	}
-	return s
+	o.floor, next.floor = max(o.floor, next.used), max(next.floor, w.used)
+	return w
 }
 
 // chooseFirst returns the first namespace in a line that holds fewer places than are free for it; nil if there is none.

@@ -128,7 +128,7 @@ func TestSlotsAreSafeForConcurrentUse(t *testing.T) {
 // Many workers and many who add: no request is of two workers at the same time, and the last that was added of each is done.
 func TestQueueIsSafeForConcurrentUse(t *testing.T) {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
-	q := NewQueue("test", NewWorkers(4, clocktesting.NewFakeClock(begin), &told{}), limiter)
+	q := NewQueue("test", 4, limiter, clocktesting.NewFakeClock(begin), &told{})
 	const requests, times = 20, 50
 	var wanted, done, busy [requests]atomic.Int64
 	var workers, adders sync.WaitGroup

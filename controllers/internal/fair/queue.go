@@ -32,11 +32,13 @@ type Queue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = (*Queue)(nil)
 
-// NewQueue makes the queue of a controller for workers.
-func NewQueue(name string, w *Workers, limiter workqueue.TypedRateLimiter[reconcile.Request]) *Queue {
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Clock: w.ready.clock, Queue: w.ready})
-	config := workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: w.ready.clock, DelayingQueue: delaying}
-	return &Queue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config), ready: w.ready, limiter: limiter}
+// NewQueue makes a queue for so many workers.
+func NewQueue(name string, workers int, limiter workqueue.TypedRateLimiter[reconcile.Request], c clock.WithTicker, o Observer) *Queue {
+	q := &ready{clock: c, observer: o, order: newOrder[reconcile.Request](workers, workers/8), waiting: map[reconcile.Request]*waiter[reconcile.Request]{}, busy: map[reconcile.Request]*work{}}
+	q.changed = sync.NewCond(&q.mu)
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Clock: c, Queue: q})
+	config := workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, Clock: c, DelayingQueue: delaying}
+	return &Queue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config), ready: q, limiter: limiter}
 }
 
 // AddWithOpts adds requests. One that is due later is urgent then.
@@ -66,18 +68,14 @@ func (q *Queue) GetWithPriority() (r reconcile.Request, priority int, shutdown b
 
 // ready are the requests that are due.
 type ready struct {
-	clock    clock.WithTicker
+	clock    clock.PassiveClock
 	observer Observer
 
-	mu sync.Mutex
-	// changed wakes one that waits for a request, which wakes the next one if it gets one. emptied wakes who waits for the end of all.
-	changed, emptied *sync.Cond
-	order            *order[reconcile.Request]
-	waiting          map[reconcile.Request]*waiter[reconcile.Request]
-	busy             map[reconcile.Request]*work
-	// lent is how many workers are lent, and lentBy how many of them each namespace lends.
-	lent   int
-	lentBy map[string]int
+	mu      sync.Mutex
+	changed *sync.Cond
+	order   *order[reconcile.Request]
+	waiting map[reconcile.Request]*waiter[reconcile.Request]
+	busy    map[reconcile.Request]*work
 	// ending means that nothing is added, and draining that what was added before is still done.
 	ending, draining bool
 }
@@ -111,7 +109,7 @@ func (q *ready) queueRequest(r reconcile.Request, urgent bool) {
 	case w == nil:
 		q.waiting[r] = q.order.addWaiter(r.NamespacedName, r, urgent, q.clock.Now())
 		q.observer.SetQueueDepth(len(q.waiting))
-		q.changed.Signal()
+		q.changed.Broadcast()
 	case urgent:
 		q.order.hasten(w)
 	}
@@ -138,7 +136,6 @@ func (q *ready) Get() (r reconcile.Request, shutdown bool) {
 			q.busy[w.item] = &work{began: now}
 			q.observer.SetQueueDepth(len(q.waiting))
 			q.observer.ObserveQueueWait(now.Sub(w.since))
-			q.changed.Signal()
 			return w.item, false
 		}
 		q.changed.Wait()
@@ -159,15 +156,7 @@ func (q *ready) Done(r reconcile.Request) {
 	if w.again {
 		q.queueRequest(r, w.urgent)
 	}
-	q.changed.Signal()
-	if q.ending {
-		q.wakeAll()
-	}
-}
-
-func (q *ready) wakeAll() {
 	q.changed.Broadcast()
-	q.emptied.Broadcast()
 }
 
 // ShutDown ends the workers. What waits is not done.
@@ -175,7 +164,7 @@ func (q *ready) ShutDown() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ending = true
-	q.wakeAll()
+	q.changed.Broadcast()
 }
 
 // ShutDownWithDrain ends the workers when all that was added is done, and returns then.
@@ -183,9 +172,9 @@ func (q *ready) ShutDownWithDrain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ending, q.draining = true, true
-	q.wakeAll()
+	q.changed.Broadcast()
 	for len(q.busy)+len(q.waiting) > 0 {
-		q.emptied.Wait()
+		q.changed.Wait()
 	}
 }
 

@@ -6,9 +6,7 @@ package fair
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,17 +28,15 @@ func (o *told) ObserveQueueWait(by time.Duration) { o.waited = append(o.waited, 
 
 type line struct {
 	*Queue
-	workers *Workers
-	t       *testing.T
-	clock   *clocktesting.FakeClock
-	told    *told
+	t     *testing.T
+	clock *clocktesting.FakeClock
+	told  *told
 }
 
 func newLine(t *testing.T, workers int) *line {
 	c, o := clocktesting.NewFakeClock(begin), &told{}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)
-	w := NewWorkers(workers, c, o)
-	l := &line{Queue: NewQueue("test", w, limiter), workers: w, t: t, clock: c, told: o}
+	l := &line{Queue: NewQueue("test", workers, limiter, c, o), t: t, clock: c, told: o}
 	t.Cleanup(l.ShutDown)
 	return l
 }
@@ -101,95 +97,33 @@ func TestWorkersAreSharedOut(t *testing.T) {
 	}
 }
 
-// Who waits for a slot lends its worker, so that others are worked on, and has it back with the slot.
-func TestWhoWaitsForASlotLendsItsWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, slots := newLine(t, 2), newHall(1)
-		slots.ask("z0")
-		var all sync.WaitGroup
-		held := make(chan string, 100)
-		for i := range 100 {
-			name := fmt.Sprintf("%c%d", 'a'+i%10, i)
-			l.add(name)
+// TestWhoWaitsForASlotKeepsFewWorkers shows that work that waits for a slot keeps no more workers from others than other work does: of one
+// namespace half of them, and where several namespaces have the rest, one whose work was short waits for none of them.
+func TestWhoWaitsForASlotKeepsFewWorkers(t *testing.T) {
+	l, readings := newLine(t, 16), newHall(1)
+	read := func(names ...string) { // each has a worker, and stands in line
+		for _, name := range names {
 			l.get(name)
-			all.Go(func() {
-				slot, err := l.workers.TakeSlot(t.Context(), slots.Slots, request(name).NamespacedName)
-				if err != nil {
-					t.Error(err)
-				}
-				held <- name
-				slot.GiveBack()
-			})
-			synctest.Wait()
+			readings.ask(name)
 		}
-		l.add("x0", "y0")
-		l.get("x0", "y0") // both workers are at work, and 100 wait
-		l.add("x1", "y1")
-		synctest.Wait()
-		if n := l.ready.order.free; n != 0 {
-			t.Errorf("%d workers are free", n)
-		}
-		slots.slots["z0"].GiveBack()
-		all.Wait()
-		if len(held) != 100 {
-			t.Errorf("%d have had their slot", len(held))
-		}
-		if n := l.ready.order.free; n != -100 {
-			t.Errorf("%d workers are free, and 102 are at work", n)
-		}
-	})
-}
-
-// A namespace lends half of the workers that may be lent at most, the next one half of the rest: who waits beyond that keeps its worker.
-func TestLentWorkersAreBounded(t *testing.T) {
-	l := newLine(t, 1000)
-	lend := func(namespace string, n int) (back []func()) {
-		for i := range n {
-			name := fmt.Sprint(namespace, i)
-			l.add(name)
-			l.get(name)
-			back = append(back, l.ready.lendWorker(request(name)))
-		}
-		return back
 	}
-	back := lend("a", 200)
-	if l.ready.lent != maxLent/2 || l.ready.order.free != 1000-80 {
-		t.Errorf("%d workers are lent, and %d are free", l.ready.lent, l.ready.order.free)
+	for i := range 100 {
+		l.add(fmt.Sprint("a", i))
 	}
-	back = append(back, lend("b", 200)...)
-	if l.ready.lent != maxLent*3/4 || l.ready.order.free != 1000-80-140 {
-		t.Errorf("%d workers are lent, and %d are free", l.ready.lent, l.ready.order.free)
-	}
-	for _, b := range back {
-		b()
-	}
-	if l.ready.lent != 0 || len(l.ready.lentBy) != 0 || l.ready.order.free != 600 {
-		t.Errorf("%d workers are lent, and %d are free", l.ready.lent, l.ready.order.free)
-	}
-	l.ready.lendWorker(request("c0"))() // nobody works on it
-	if l.ready.order.free != 600 {
-		t.Errorf("%d workers are free", l.ready.order.free)
-	}
-}
-
-// One of eight workers is kept for namespaces whose work was short.
-func TestWorkersAreKeptForShortWork(t *testing.T) {
-	l := newLine(t, 16)
+	read("a0", "a1", "a2", "a3", "a4", "a5", "a6")
 	l.add("z0")
 	l.get("z0")
-	l.done(time.Second, "z0")
-	for i := range 20 {
-		l.add(fmt.Sprintf("%c0", 'a'+i))
+	l.done(time.Millisecond, "z0")
+	for _, name := range []string{"b0", "c0", "d0", "e0", "f0", "g0", "h0"} {
+		l.add(name)
+		read(name)
 	}
-	for i := range 14 {
-		l.get(fmt.Sprintf("%c0", 'a'+i))
-	}
-	l.add("z1", "z2")
+	l.add("b1", "c1", "d1", "e1", "f1", "g1", "h1", "i1")
+	l.add("z1")
 	l.get("z1")
-	l.done(0, "z1")
-	l.get("z2")
-	l.done(time.Minute, "a0")
-	l.get("o0")
+	readings.leave("a0", 5*time.Second)
+	l.done(5*time.Second, "a0")
+	l.get("i1")
 }
 
 // TestAWorkerWaitsForAPlace shows that a worker waits while all that is due is of a namespace that has its share, and gets the

@@ -48,17 +48,8 @@ func (s *Slots) AskSlot(key types.NamespacedName, come func()) *Slot {
 
 // TakeSlot waits for a slot, which the caller must give back. It is an error if ctx is done before.
 func (s *Slots) TakeSlot(ctx context.Context, key types.NamespacedName) (*Slot, error) {
-	return s.takeSlot(ctx, key, func() (comeBack func()) { return func() {} })
-}
-
-// takeSlot calls leave before it waits, and what that gives afterwards.
-func (s *Slots) takeSlot(ctx context.Context, key types.NamespacedName, leave func() (comeBack func())) (*Slot, error) {
 	here := make(chan struct{})
 	slot := s.AskSlot(key, func() { close(here) })
-	if slot.IsHeld() {
-		return slot, nil
-	}
-	defer leave()()
 	select {
 	case <-here:
 		return slot, nil
