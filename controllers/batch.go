@@ -173,12 +173,16 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 	return acted, reportedPlan{}, err
 }
 
+// confirmInSlot is confirmLive with the slot that it may need, which is given back also after a panic.
+func (b *batch) confirmInSlot(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
+	defer b.pass.evaluator.reserveSlot(ctx)()
+	return b.confirmLive(ctx, first)
+}
+
 // confirmSteps gives the steps of a decision on the watches that live reads confirm, without the reports that were made already. What they do
 // not confirm waits. With a reason, obstacle says why nothing could be confirmed.
 func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Plan, obstacle reportedPlan, err error) {
-	release := b.pass.evaluator.reserveSlot(ctx)
-	last, inTime := b.confirmLive(ctx, first)
-	release()
+	last, inTime := b.confirmInSlot(ctx, first)
 	if err := checkMemory(b.pass.share); err != nil {
 		return plan.Plan{}, reportedPlan{}, err
 	}

@@ -19,7 +19,9 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
+	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // newEvaluator is the evaluator of a Cleaner in a namespace of its own, whose last evaluation took so long.
@@ -178,5 +180,51 @@ func TestLongWaitsForSlotsDelayNoConfirmation(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// waitAPass has a pass wait so long for each of its first n slots.
+func waitAPass(r *rig, asked *readings, wait time.Duration) (err error) {
+	r.t.Helper()
+	neighbour := types.NamespacedName{Namespace: "other", Name: "c"}
+	before := asked.asked.Load()
+	first, e := r.slots.TakeSlot(r.t.Context(), neighbour)
+	must(r.t, e)
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		_, err = r.Reconcile(r.t.Context(), r.request())
+	}()
+	asked.await(r.t, before+2)
+	r.clock.Step(wait)
+	first.GiveBack()
+	<-passed
+	return err
+}
+
+// A pass that panics while it confirms, after a long wait for its slot, keeps no slot.
+func TestAPanicKeepsNoSlot(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, c, aPod("a", "Succeeded"))
+			asked := &readings{PassiveClock: r.clock}
+			r.slots = fair.NewSlots(1, asked)
+			live := r.own.Live
+			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+				if q.Kind == "Namespace" {
+					r.opts.Skew = nil // what is asked next, in this pass, panics
+				}
+				return live.Read(ctx, q)
+			})
+			_ = waitAPass(r, asked, 2*life.ConfirmationServes) // so long that it takes the slot before the live reads
+			if r.opts.Skew != nil {
+				t.Fatal("it has not come to the live reads")
+			}
+			slot := r.slots.AskSlot(types.NamespacedName{Namespace: "other", Name: "c"}, func() {})
+			defer slot.GiveBack()
+			if !slot.IsHeld() {
+				t.Error("the slot is lost for ever: no other evaluation begins")
+			}
+		})
 	}
 }

@@ -47,9 +47,11 @@ func (o *openRun) recheckRun(ctx context.Context) error {
 // judgeRun decides on live reads what the spec wants of the open run.
 func (o *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	run, m := o.pass.store.Cleaner.State().Run, &o.pass.mem.run
-	evaluating, end := o.pass.evaluator.beginEvaluation(ctx)
-	j := life.JudgeRun(evaluating, in, run, m)
-	end()
+	j := func() life.Judgement {
+		evaluating, end := o.pass.evaluator.beginEvaluation(ctx)
+		defer end() // after a panic too
+		return life.JudgeRun(evaluating, in, run, m)
+	}()
 	// A judgement that fails leaves none that counts.
 	m.VoidConfirmation()
 	if checkMemory(o.pass.share) != nil { // it is judged again when it is called
