@@ -103,6 +103,8 @@ const (
 	// shortEvaluations is how many more there are of namespaces whose evaluations were short.
 	shortEvaluations = 1
 	changesAtATime   = 128
+	// shortChanges is how many of these are for namespaces whose requests were short.
+	shortChanges = 16
 	// readingsAtATime is how many records of releases are read at a time: what each may cost is not added up.
 	readingsAtATime = 1
 )
@@ -146,7 +148,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	factory := clients.NewFactory(clients.Config{
 		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
-		Protection: opts.newProtection(), Slots: fair.NewSlots(changesAtATime, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
+		Protection: opts.newProtection(), Slots: fair.NewSlotsForShort(changesAtATime-shortChanges, shortChanges, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
 	})
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {
