@@ -47,7 +47,12 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	}
 	b.compileVariables(s, "", spec.Variables, nil)
 	p := b.programs
-	p.variables, p.slots = s.variables, len(spec.Variables)
+	p.targets, p.variables, p.slots = map[string]bool{}, s.variables, len(spec.Variables)
+	for i := range spec.Targets {
+		if t := &spec.Targets[i]; t.IsIncluded() {
+			p.targets[t.Name] = t.Reference.Name != ""
+		}
+	}
 	for i, source := range spec.Conditions {
 		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, wantBool))
 	}

@@ -31,6 +31,7 @@ const hintJSON = "give null, bools, numbers, strings, timestamps and durations, 
 // Programs are the compiled expressions of one spec. They are safe for concurrent use: evaluations take turns.
 type Programs struct {
 	limits     budget.Limits
+	targets    map[string]bool      // those that expressions see, and whether each is one object
 	variables  map[string]*variable // of the spec, by variables.x
 	slots      int                  // how many these are
 	conditions []*expression

@@ -4,6 +4,7 @@
 package celenv
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/usage"
 )
 
 // ListConditionTargets names the targets that a condition depends on, through variables too, sorted.
@@ -170,4 +172,67 @@ func (l *leadingTargets) addNamed(name string) {
 		l.bound = map[string]ast.Expr{}
 		l.addTargets(v.expression.tree.Root)
 	}
+}
+
+// FindReadings says for each target that expressions see what they read of an object of it, besides what identifies it.
+func (p *Programs) FindReadings() map[string]usage.Reading {
+	spec := usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
+	for _, c := range p.conditions {
+		spec.Others = append(spec.Others, c.usedFor(usage.ForScalar))
+	}
+	if p.data != nil {
+		spec.Others = append(spec.Others, p.data.usedFor(usage.ForAll))
+	}
+	for _, r := range p.rules {
+		spec.Rules = append(spec.Rules, r.listUses())
+	}
+	return usage.FindReadings(&spec)
+}
+
+// listVariables gives variables in the order in which they see each other.
+func listVariables(of map[string]*variable) []usage.Variable {
+	all := make([]usage.Variable, 0, len(of))
+	bySlot := make([]*variable, 0, len(of))
+	for _, v := range of {
+		bySlot = append(bySlot, v)
+	}
+	slices.SortFunc(bySlot, func(a, b *variable) int { return cmp.Compare(a.slot, b.slot) })
+	for _, v := range bySlot {
+		all = append(all, usage.Variable{Name: v.name, Expression: v.expression.usedFor(usage.ForAll)})
+	}
+	return all
+}
+
+// listUses gives the expressions of a rule.
+func (p *ruleProgram) listUses() usage.Rule {
+	r := usage.Rule{ForEach: p.forEach.usedFor(usage.ForAll), Variables: listVariables(p.variables)}
+	add := func(purpose usage.Purpose, all ...*expression) {
+		for _, x := range all {
+			if x != nil {
+				r.Others = append(r.Others, x.usedFor(purpose))
+			}
+		}
+	}
+	add(usage.ForScalar, p.when, p.forExpression, p.forKey, p.keepExpression, p.unless, p.key, p.reason)
+	add(usage.ForAll, p.groupBy)
+	for _, o := range p.orderBy {
+		add(usage.ForScalar, o.expression)
+	}
+	for _, c := range p.confirm {
+		add(usage.ForAll, c.name)
+		add(usage.ForScalar, c.namespace)
+	}
+	for _, a := range p.actions {
+		add(usage.ForScalar, a.when)
+		add(usage.ForObject, a.object)
+		if a.patch != nil {
+			r.Patches = append(r.Patches, a.patch.usedFor(usage.ForAll))
+		}
+	}
+	return r
+}
+
+// usedFor is the expression as package usage has it.
+func (x *expression) usedFor(purpose usage.Purpose) usage.Expression {
+	return usage.Expression{Path: x.path, AST: x.ast.NativeRep(), For: purpose}
 }

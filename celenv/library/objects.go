@@ -50,7 +50,7 @@ func findController(v ref.Val) ref.Val {
 }
 
 // findFirst finds the first map of a list that has a value in a field, if there is one.
-func findFirst(list ref.Val, field types.String, value ref.Val) ref.Val {
+func findFirst(list ref.Val, field string, value ref.Val) ref.Val {
 	if list, ok := list.(traits.Lister); ok {
 		for it := list.Iterator(); it.HasNext() == types.True; {
 			if entry := it.Next(); lookupPath(entry, field) == value {
@@ -62,13 +62,13 @@ func findFirst(list ref.Val, field types.String, value ref.Val) ref.Val {
 }
 
 // lookupPath follows a path through maps. It gives nil where the path ends early.
-func lookupPath(v ref.Val, path ...types.String) ref.Val {
+func lookupPath(v ref.Val, path ...string) ref.Val {
 	for _, field := range path {
 		m, ok := v.(traits.Mapper)
 		if !ok {
 			return nil
 		}
-		if v, ok = m.Find(field); !ok {
+		if v, ok = m.Find(types.String(field)); !ok {
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ package library
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -41,9 +42,9 @@ func (podsLibrary) CompileOptions() []cel.EnvOption {
 
 func (podsLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
-// listPodSpecPaths gives the paths to a pod spec.
-func listPodSpecPaths() [][]types.String {
-	return [][]types.String{
+// ListPodSpecPaths gives the paths at which podSpec and podLabels look for a pod spec.
+func ListPodSpecPaths() [][]string {
+	return [][]string{
 		{"spec"},
 		{"spec", "template", "spec"},
 		{"spec", "jobTemplate", "spec", "template", "spec"},
@@ -56,7 +57,7 @@ func findPodSpec(v ref.Val) ref.Val {
 	if !ok {
 		return types.NewErr("podSpec: this is no object, but a %s", v.Type().TypeName())
 	}
-	for _, path := range listPodSpecPaths() {
+	for _, path := range ListPodSpecPaths() {
 		spec := lookupPath(object, path...)
 		if _, ok := lookupPath(spec, "containers").(traits.Lister); ok {
 			return types.OptionalOf(spec)
@@ -71,11 +72,11 @@ func findPodLabels(v ref.Val) ref.Val {
 	if !ok {
 		return types.NewErr("podLabels: this is no object, but a %s", v.Type().TypeName())
 	}
-	for _, path := range listPodSpecPaths() {
+	for _, path := range ListPodSpecPaths() {
 		if _, ok := lookupPath(lookupPath(object, path...), "containers").(traits.Lister); !ok {
 			continue
 		}
-		if labels, ok := lookupPath(object, slices.Concat(path[:len(path)-1], []types.String{"metadata", "labels"})...).(traits.Mapper); ok {
+		if labels, ok := lookupPath(object, slices.Concat(path[:len(path)-1], []string{"metadata", "labels"})...).(traits.Mapper); ok {
 			return labels
 		}
 	}
@@ -155,12 +156,17 @@ func findSecrets(spec map[string]any) []string {
 	}
 	for _, volume := range listMaps(spec["volumes"]) {
 		found = appendTexts(found, lookupNative(volume, "secret", "secretName"), lookupNative(volume, "azureFile", "secretName"), lookupNative(volume, "csi", "nodePublishSecretRef", "name"))
-		for _, kind := range []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"} {
+		for _, kind := range listSecretVolumes() {
 			found = appendTexts(found, lookupNative(volume, kind, "secretRef", "name"))
 		}
 		found = append(found, findInProjected(volume, "secret")...)
 	}
 	return found
+}
+
+// listSecretVolumes gives the kinds of volumes that have a secretRef.
+func listSecretVolumes() []string {
+	return []string{"cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"}
 }
 
 func findClaims(spec map[string]any) []string {
@@ -178,4 +184,45 @@ func findServiceAccounts(spec map[string]any) []string {
 		}
 	}
 	return []string{"default"}
+}
+
+// AnyElement stands in a path of ListPodRefPaths for each element of a list.
+const AnyElement = "[*]"
+
+// ListPodRefPaths gives the paths in a pod spec at which podRefs finds names of objects of a kind, or of any that it knows for another kind.
+// It reads nothing else of what is there.
+func ListPodRefPaths(kind string) [][]string {
+	switch kind {
+	case "ConfigMap":
+		return slices.Concat(listEnvironmentPaths("configMapKeyRef", "configMapRef"), listVolumePaths("configMap.name", "projected.sources.[*].configMap.name"))
+	case "Secret":
+		paths := slices.Concat(listEnvironmentPaths("secretKeyRef", "secretRef"), [][]string{{"imagePullSecrets", AnyElement, "name"}}, listVolumePaths(
+			"secret.secretName", "azureFile.secretName", "csi.nodePublishSecretRef.name", "projected.sources.[*].secret.name"))
+		for _, kind := range listSecretVolumes() {
+			paths = append(paths, listVolumePaths(kind+".secretRef.name")...)
+		}
+		return paths
+	case "PersistentVolumeClaim":
+		return listVolumePaths("persistentVolumeClaim.claimName")
+	case "ServiceAccount":
+		return [][]string{{"serviceAccountName"}, {"serviceAccount"}}
+	default:
+		return slices.Concat(ListPodRefPaths("ConfigMap"), ListPodRefPaths("Secret"), ListPodRefPaths("PersistentVolumeClaim"), ListPodRefPaths("ServiceAccount"))
+	}
+}
+
+// listEnvironmentPaths gives the paths that findInEnvironment reads.
+func listEnvironmentPaths(key, all string) (paths [][]string) {
+	for _, containers := range []string{"containers", "initContainers", "ephemeralContainers"} {
+		paths = append(paths, []string{containers, AnyElement, "env", AnyElement, "valueFrom", key, "name"}, []string{containers, AnyElement, "envFrom", AnyElement, all, "name"})
+	}
+	return paths
+}
+
+// listVolumePaths gives paths in the volumes of a pod spec. Each path in a volume is written with dots.
+func listVolumePaths(inVolume ...string) (paths [][]string) {
+	for _, path := range inVolume {
+		paths = append(paths, append([]string{"volumes", AnyElement}, strings.Split(path, ".")...))
+	}
+	return paths
 }

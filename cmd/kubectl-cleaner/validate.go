@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -24,6 +26,7 @@ type validateFlags struct {
 	crds              []string
 	allowedKinds      []string
 	live              bool
+	reads             bool
 	operatorNamespace string
 }
 
@@ -56,6 +59,7 @@ it checks which kinds the cluster serves.`,
 	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator; Cleaners cannot use its Secrets")
 	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
+	flags.BoolVar(&f.reads, "reads", false, "print for each valid Cleaner what its expressions read of the objects of each target")
 	return cmd
 }
 
@@ -104,7 +108,11 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 			}
 			valid = v.terminal.printVerdict(d, found) && valid
 		default:
-			valid = v.terminal.printVerdict(d, l.LoadCleaner(ctx, d, served).Problems) && valid
+			c := l.LoadCleaner(ctx, d, served)
+			valid = v.terminal.printVerdict(d, c.Problems) && valid
+			if f.reads && !c.IsInvalid() {
+				printReadings(v.terminal.out, c)
+			}
 		}
 		checked++
 	}
@@ -128,6 +136,25 @@ func (t terminal) printVerdict(d *manifests.Document, problems []manifests.Probl
 	name, _, _ := manifests.NestedString(d.Object, "metadata", "name")
 	t.out.Printf("%v %s is valid\n", d.Object["kind"], name)
 	return true
+}
+
+// printReadings prints what the expressions of a Cleaner read of an object of each target that they see, besides its identity.
+func printReadings(out output.Screen, c *manifests.Cleaner) {
+	readings := c.Programs.FindReadings()
+	for i := range c.Work.Targets {
+		name := c.Work.Targets[i].Name
+		reading, seen := readings[name]
+		paths := reading.Projection.ListPaths()
+		switch {
+		case !seen:
+		case reading.WholeFor != "":
+			out.Printf("  %s: all, for %s\n", name, reading.WholeFor)
+		case len(paths) == 0:
+			out.Printf("  %s: nothing\n", name)
+		default:
+			out.Printf("  %s: %s\n", name, strings.Join(paths, ", "))
+		}
+	}
 }
 
 // filterProblems returns the problems of one document.

@@ -1,0 +1,250 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package projection
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Projection is what is kept of a value. Nil and its zero value keep the type alone: an empty map, an empty list, "", 0 or false. It never
+// changes once others can see it.
+type Projection struct {
+	// Whole keeps all.
+	Whole bool
+	// Scalar keeps a value that is no list and no map.
+	Scalar bool
+	// Shape keeps which keys a map has, and how many elements a list has.
+	Shape bool
+	// Fields are kept of a map, by their keys.
+	Fields map[string]*Projection
+	// Elements are kept of a list: each so.
+	Elements *Projection
+	// Entries are kept of a map: each so, whatever its key. Fields are kept besides.
+	Entries *Projection
+}
+
+// All returns the Projection that keeps all.
+func All() *Projection { return &Projection{Whole: true} }
+
+// KeepPath returns a Projection that keeps the value at a path of fields, as a whole.
+func KeepPath(path ...string) *Projection {
+	p := All()
+	for _, key := range slices.Backward(path) {
+		p = &Projection{Fields: map[string]*Projection{key: p}}
+	}
+	return p
+}
+
+// Merge returns a Projection that keeps what any of these keeps. Nil keeps nothing.
+func Merge(all ...*Projection) *Projection {
+	var out *Projection
+	for _, p := range all {
+		out = mergeTwo(out, p)
+	}
+	return out
+}
+
+func mergeTwo(a, b *Projection) *Projection {
+	switch {
+	case a == nil || b != nil && b.Whole:
+		return b
+	case b == nil || a.Whole:
+		return a
+	}
+	out := &Projection{Scalar: a.Scalar || b.Scalar, Shape: a.Shape || b.Shape, Elements: mergeTwo(a.Elements, b.Elements), Entries: mergeTwo(a.Entries, b.Entries)}
+	if len(a.Fields)+len(b.Fields) > 0 {
+		out.Fields = make(map[string]*Projection, max(len(a.Fields), len(b.Fields)))
+		maps.Copy(out.Fields, a.Fields)
+		for key, p := range b.Fields {
+			out.Fields[key] = mergeTwo(orEmpty(out.Fields[key]), orEmpty(p))
+		}
+	}
+	return out
+}
+
+// orEmpty is a Projection that keeps the type in the place of nil, because a field of it is kept.
+func orEmpty(p *Projection) *Projection {
+	if p == nil {
+		return &Projection{}
+	}
+	return p
+}
+
+// Covers says that p keeps all that another one keeps.
+func (p *Projection) Covers(other *Projection) bool {
+	switch {
+	case other == nil || p != nil && p.Whole:
+		return true
+	case p == nil || other.Whole || !p.keepsOwn(other):
+		return false
+	case !p.Elements.coversInner(other.Elements) || !p.Entries.coversInner(other.Entries):
+		return false
+	}
+	for key, wanted := range other.Fields {
+		kept, found := p.Fields[key]
+		if !found && !p.keepsShape() || !orEmpty(mergeTwo(p.Entries, kept)).Covers(wanted) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsOwn says that p keeps of a value itself what another Projection does.
+func (p *Projection) keepsOwn(other *Projection) bool {
+	return (p.Scalar || !other.Scalar) && (p.keepsShape() || !other.Shape)
+}
+
+// coversInner is Covers for elements and entries: what keeps nothing of them does not even keep how many there are.
+func (p *Projection) coversInner(other *Projection) bool {
+	return other == nil || p != nil && p.Covers(other)
+}
+
+// keepsShape says that all keys of a map are kept, and all elements of a list.
+func (p *Projection) keepsShape() bool { return p.Shape || p.Entries != nil && p.Elements != nil }
+
+// Apply returns what is kept of a value, which is a map[string]any, a []any, a string, a bool, a number or nil. It changes nothing, and
+// shares with the value what is kept as a whole.
+func (p *Projection) Apply(value any) any {
+	if p != nil && p.Whole {
+		return value
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return p.ApplyToMap(v)
+	case []any:
+		return p.applyToList(v)
+	}
+	if p != nil && p.Scalar {
+		return value
+	}
+	switch value.(type) {
+	case string:
+		return ""
+	case int64:
+		return int64(0)
+	case float64:
+		return float64(0)
+	case bool:
+		return false
+	default: // nil, and what no object has
+		return value
+	}
+}
+
+// ApplyToMap is Apply for a map.
+func (p *Projection) ApplyToMap(m map[string]any) map[string]any {
+	switch {
+	case p == nil:
+		return map[string]any{}
+	case p.Whole:
+		return m
+	case p.Shape || p.Entries != nil:
+		out := make(map[string]any, len(m))
+		for key, value := range m {
+			out[key] = mergeTwo(p.Entries, p.Fields[key]).Apply(value)
+		}
+		return out
+	}
+	out := make(map[string]any, min(len(p.Fields), len(m)))
+	for key, kept := range p.Fields {
+		if value, found := m[key]; found {
+			out[key] = kept.Apply(value)
+		}
+	}
+	return out
+}
+
+func (p *Projection) applyToList(list []any) []any {
+	if p == nil || !p.Shape && p.Elements == nil {
+		return []any{}
+	}
+	out := make([]any, len(list))
+	for n, value := range list {
+		out[n] = p.Elements.Apply(value)
+	}
+	return out
+}
+
+// ListPaths returns what is kept, for people, sorted: such as metadata.name, status.conditions[*].type, and metadata.labels{keys}. Of a path
+// that ends in {keys} only the keys of a map are kept, or how many elements a list has; and of one that ends in ?, only its type. The path of
+// all is *.
+func (p *Projection) ListPaths() []string {
+	var paths []string
+	switch {
+	case p == nil:
+	case p.Whole:
+		return []string{"*"}
+	default:
+		for key, kept := range p.Fields {
+			paths = kept.appendPaths(paths, joinPath("", key))
+		}
+		paths = p.Entries.appendInner(p.Elements.appendInner(paths, "[*]"), "[*]")
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// appendPaths appends the paths below one, or that itself.
+func (p *Projection) appendPaths(paths []string, at string) []string {
+	switch {
+	case p == nil:
+		return append(paths, at+"?")
+	case p.Whole, p.Scalar && p.isLeaf():
+		return append(paths, at)
+	}
+	before := len(paths)
+	for key, kept := range p.Fields {
+		paths = kept.appendPaths(paths, joinPath(at, key))
+	}
+	if len(p.Fields) == 0 || !p.Elements.isLeaf() { // what has fields is no list
+		paths = p.Elements.appendInner(paths, at+"[*]")
+	}
+	paths = p.Entries.appendInner(paths, at+"[*]")
+	switch {
+	case len(paths) > before:
+		return paths
+	case p.Shape || p.Elements != nil || p.Entries != nil:
+		return append(paths, at+"{keys}")
+	default:
+		return append(paths, at+"?")
+	}
+}
+
+// appendInner is appendPaths for elements and entries. It appends nothing if only their types are kept.
+func (p *Projection) appendInner(paths []string, at string) []string {
+	if p == nil || !p.Whole && !p.Scalar && p.isLeaf() {
+		return paths
+	}
+	return p.appendPaths(paths, at)
+}
+
+// isLeaf says that no field is named of what is kept.
+func (p *Projection) isLeaf() bool {
+	return p == nil || len(p.Fields) == 0 && p.Elements.isLeaf() && p.Entries.isLeaf()
+}
+
+// joinPath writes a key behind a path.
+func joinPath(at, key string) string {
+	switch {
+	case strings.ContainsFunc(key, func(r rune) bool { return !strings.ContainsRune(plainLetters, r) }):
+		return at + `["` + key + `"]`
+	case at == "":
+		return key
+	default:
+		return at + "." + key
+	}
+}
+
+const plainLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+// Identity returns the Projection of what identifies an object and its version, and says whether it ends. Every kept object has that.
+func Identity() *Projection {
+	metadata := &Projection{Fields: map[string]*Projection{}}
+	for _, key := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
+		metadata.Fields[key] = &Projection{Scalar: true}
+	}
+	return &Projection{Fields: map[string]*Projection{"apiVersion": {Scalar: true}, "kind": {Scalar: true}, "metadata": metadata}}
+}

@@ -1,0 +1,118 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package celenv
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/budget"
+)
+
+// What is read of the Pods and the Nodes by a condition.
+func TestReadings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		condition   string
+		pods, nodes string
+	}{
+		"Nothing":          {"true", "", ""},
+		"Length":           {"size(pods.items) > 3", "", ""},
+		"Path":             {`pods.items.exists(p, p.status.phase == "Failed")`, "status.phase", ""},
+		"Presence":         {`pods.items.exists(p, has(p.metadata.deletionTimestamp))`, "metadata.deletionTimestamp?", ""},
+		"Null":             {`pods.items.exists(p, p.spec == null)`, "spec", ""},
+		"Key":              {`pods.items.exists(p, "a/b" in p.metadata.labels)`, `metadata.labels["a/b"]?`, ""},
+		"Keys":             {`pods.items.exists(p, p.data.exists(k, k.startsWith("a")))`, "data[*]", ""},
+		"Size":             {`pods.items.exists(p, size(p.data) == 0)`, "data", ""},
+		"Optional":         {`pods.items.exists(p, p.?metadata.labels["app"].orValue("") == "a")`, "metadata.labels.app", ""},
+		"Elements":         {`pods.items.exists(p, p.status.conditions.exists(c, c.type == "Ready" && c.status != "True"))`, "status.conditions[*].status, status.conditions[*].type", ""},
+		"Condition":        {`pods.items.exists(p, condition(p, "Ready").?status.orValue("") == "True")`, "status.conditions[*].status, status.conditions[*].type", ""},
+		"Controller":       {`pods.items.exists(p, controller(p).?kind.orValue("") == "Job")`, "metadata.ownerReferences[*].controller, metadata.ownerReferences[*].kind", ""},
+		"Age":              {`pods.items.exists(p, age(p) > duration("1h"))`, "metadata.creationTimestamp", ""},
+		"Claims":           {`pods.items.exists(p, "a" in podRefs(podSpec(p), "PersistentVolumeClaim"))`, "spec.containers?, spec.jobTemplate.spec.template.spec.containers?, spec.jobTemplate.spec.template.spec.volumes[*].persistentVolumeClaim.claimName, spec.template.spec.containers?, spec.template.spec.volumes[*].persistentVolumeClaim.claimName, spec.volumes[*].persistentVolumeClaim.claimName, template.spec.containers?, template.spec.volumes[*].persistentVolumeClaim.claimName", ""},
+		"Join":             {`pods.items.exists(p, !(p.spec.nodeName in nodes.items.map(n, n.metadata.name)))`, "spec.nodeName", "metadata.name"},
+		"Index":            {`cel.bind(by, nodes.items.indexBy(n, n.metadata.name), pods.items.exists(p, p.spec.nodeName in by && by[p.spec.nodeName].spec.unschedulable))`, "spec.nodeName", "metadata.name, spec.unschedulable"},
+		"Own map":          {`pods.items.map(p, {"n": p.spec.nodeName, "x": p.status}).exists(e, e.x.phase == "Failed" && e.n == "n1")`, "spec.nodeName, status.phase", ""},
+		"Both":             {`(pods.items + nodes.items).exists(o, o.a == "x")`, "a", "a"},
+		"Sorted":           {`pods.items.sortBy(p, p.a).first().?b.orValue(true)`, "a, b", ""},
+		"Targets in lists": {`[pods].all(nodes, nodes.items.all(p, p.a) && .nodes.items.all(n, n.b))`, "a", "b"},
+		"Unknown function": {`refs(pods, "Secret").size() > 0`, "* for conditions[0]", ""},
+		"Compared":         {`pods.items.exists(p, p == nodes.items[0])`, "* for conditions[0]", "* for conditions[0]"},
+		"Managed fields":   {`pods.items.exists(p, p.metadata.managedFields.exists(f, f.manager == "kubectl"))`, "metadata.managedFields[*].manager", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := podWork(nil)
+			w.Conditions = []string{tc.condition}
+			got := describeReadings(compileWork(t, budget.Limits{}, w))
+			if diff := cmp.Diff(map[string]string{"pods": tc.pods, "nodes": tc.nodes, "config": ""}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func describeReadings(p *Programs) map[string]string {
+	all := map[string]string{}
+	for name, reading := range p.FindReadings() {
+		all[name] = strings.Join(reading.Projection.ListPaths(), ", ")
+		if reading.WholeFor != "" {
+			all[name] += " for " + reading.WholeFor
+		}
+	}
+	return all
+}
+
+// Each expression of a rule counts, and an item has what identifies it.
+func TestReadingsOfRules(t *testing.T) {
+	at := func(field string) string { return "string(item." + field + ")" }
+	rule := v1alpha1.Rule{
+		Name: "a", ForEach: "variables.failed", Variables: variablesOf([]string{"own: item.own"}),
+		When: "variables.own.x", For: "duration(" + at("for") + ")", ForKey: at("forKey"), GroupBy: "item.group", Unless: "object.unless", Key: at("key"), Reason: at("reason"),
+		OrderBy: []v1alpha1.OrderBy{{Expression: "item.order"}}, Keep: &intstr.IntOrString{Type: intstr.String, StrVal: "items.filter(i, i.keep).size()"},
+		Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: "item.confirm", Namespace: at("namespace")}},
+		Actions: []v1alpha1.RuleAction{{When: "item.acts", Object: "nodes.items[0]", Patch: &v1alpha1.PatchAction{Expression: `{"a": object.patched, "b": items.map(i, i.several)}`}}},
+	}
+	w := podWork([]string{"failed: pods.items.filter(p, p.failed)"}, rule)
+	w.Targets[2].Reference.Name = "config"
+	w.CloudEventData = "config.data"
+	const identity = "apiVersion, %skind, metadata.name, metadata.namespace, metadata.uid, "
+	want := map[string]string{
+		"pods":   "acts, apiVersion, confirm, failed, for, forKey, group, keep, key, kind, metadata.name, metadata.namespace, metadata.uid, namespace, order, own.x, patched, reason, several, unless",
+		"nodes":  fmt.Sprintf(identity, "") + "patched",
+		"config": "data, patched",
+	}
+	if diff := cmp.Diff(want, describeReadings(compileWork(t, budget.Limits{}, w))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An analysis is bounded, and what it did not get to is read as a whole.
+func TestReadingsAreBounded(t *testing.T) {
+	deep := "pods.items[0]" + strings.Repeat(".a", 100) + " == 1"
+	var many strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&many, "has(p.f%d.g) || ", i)
+	}
+	w := podWork([]string{"x: [pods.items]"})
+	w.Conditions = []string{deep, "nodes.items.exists(p, " + many.String() + "false)"}
+	for i := range 40 {
+		last := fmt.Sprintf("variables.v%d", i-1)
+		if i == 0 {
+			last = "variables.x"
+		}
+		w.Variables = append(w.Variables, v1alpha1.Variable{Name: fmt.Sprintf("v%d", i), Expression: fmt.Sprintf("%s + [%s, %s]", last, last, last)})
+	}
+	w.Conditions = append(w.Conditions, "variables.v39.size() > 0")
+	got := describeReadings(compileWork(t, budget.Limits{}, w))
+	if want := strings.Repeat("a.", 29) + "a"; got["pods"] != want {
+		t.Errorf("got %s", got["pods"])
+	}
+	if paths := strings.Split(got["nodes"], ", "); len(paths) != 200 {
+		t.Errorf("got %s", got["nodes"])
+	}
+}

@@ -1,0 +1,301 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"maps"
+
+	"github.com/vtex/cleaner/celenv/projection"
+)
+
+const (
+	// maxDepth is how deep a part may be in an object. The part at that depth is read as a whole.
+	maxDepth = 32
+	// maxParts is how many parts a spec may have.
+	maxParts = 20_000
+	// maxSteps bounds the work of an analysis: in nodes of expressions, and in parts that these may stand for.
+	maxSteps = 4_000_000
+)
+
+// graph is the parts of objects that are known, and what is read of them.
+type graph struct {
+	// path is the expression that is gone through.
+	path string
+	// grown says that more was found in this turn. exhausted says that the analysis has done all that it may.
+	grown, exhausted bool
+	parts, steps     int
+}
+
+// spend counts work.
+func (g *graph) spend(steps int) {
+	if g.steps += steps; g.steps > maxSteps {
+		g.exhausted = true
+	}
+}
+
+// part is a part of the objects of a target, and what is read of it. It only grows.
+type part struct {
+	depth                int
+	whole, scalar, shape bool
+	fields               map[string]*part
+	elements, entries    *part
+	// wholeFor is the expression for which the part is read as a whole.
+	wholeFor string
+}
+
+// made is a list or a map that one place in the expressions makes, and what may be in it.
+type made struct {
+	elements, entries value
+	fields            map[string]*value
+	// escaped says that all that is in it is read, also what comes into it later.
+	escaped bool
+}
+
+// value is what an expression may give: these parts of objects, and what is in these lists and maps. The value of an expression that gives
+// neither, such as a number or a new text, is empty. An optional is what it holds.
+type value struct {
+	parts map[*part]struct{}
+	mades map[*made]struct{}
+}
+
+// addPart adds a part to a value.
+func (g *graph) addPart(v *value, p *part) {
+	if _, known := v.parts[p]; known {
+		return
+	}
+	if v.parts == nil {
+		v.parts = map[*part]struct{}{}
+	}
+	v.parts[p] = struct{}{}
+	g.grown = true
+}
+
+// addValue adds all that another value may be.
+func (g *graph) addValue(v *value, other value) {
+	g.spend(len(other.parts) + len(other.mades))
+	for p := range other.parts {
+		g.addPart(v, p)
+	}
+	for m := range other.mades {
+		if _, known := v.mades[m]; known {
+			continue
+		}
+		if v.mades == nil {
+			v.mades = map[*made]struct{}{}
+		}
+		v.mades[m] = struct{}{}
+		g.grown = true
+	}
+}
+
+// putInto adds a value to what is in a list or map.
+func (g *graph) putInto(m *made, at *value, v value) {
+	g.addValue(at, v)
+	if m.escaped {
+		g.readAll(v)
+	}
+}
+
+// fieldOf returns a part of a part: the value of a key.
+func (g *graph) fieldOf(p *part, key string) *part {
+	if p.whole {
+		return p
+	}
+	if p.fields[key] == nil {
+		child := g.newPart(p)
+		if child == nil {
+			return p
+		}
+		if p.fields == nil {
+			p.fields = map[string]*part{}
+		}
+		p.fields[key] = child
+	}
+	return p.fields[key]
+}
+
+// elementOf returns a part of a part: any element of a list.
+func (g *graph) elementOf(p *part) *part {
+	if p.whole {
+		return p
+	}
+	if p.elements == nil {
+		child := g.newPart(p)
+		if child == nil {
+			return p
+		}
+		p.elements = child
+	}
+	return p.elements
+}
+
+// entryOf returns a part of a part: the value of any key.
+func (g *graph) entryOf(p *part) *part {
+	if p.whole {
+		return p
+	}
+	if p.entries == nil {
+		child := g.newPart(p)
+		if child == nil {
+			return p
+		}
+		p.entries = child
+	}
+	return p.entries
+}
+
+// newPart returns a new part of a part. It is nil where there are too many, or where it would be too deep: then the part that has it is read
+// as a whole.
+func (g *graph) newPart(of *part) *part {
+	if g.parts++; g.parts > maxParts {
+		g.exhausted = true
+	}
+	if g.exhausted || of.depth >= maxDepth {
+		g.readWhole(of)
+		return nil
+	}
+	g.grown = true
+	return &part{depth: of.depth + 1}
+}
+
+// readWhole notes that a part is read as a whole.
+func (g *graph) readWhole(p *part) {
+	if !p.whole {
+		p.whole, p.wholeFor = true, g.path
+		g.grown = true
+	}
+}
+
+// readAll notes that all of a value is read.
+func (g *graph) readAll(v value) {
+	g.spend(len(v.parts) + len(v.mades))
+	for p := range v.parts {
+		g.readWhole(p)
+	}
+	for m := range v.mades {
+		if m.escaped {
+			continue
+		}
+		m.escaped, g.grown = true, true
+		g.readAll(m.elements)
+		g.readAll(m.entries)
+		for _, f := range m.fields {
+			g.readAll(*f)
+		}
+	}
+}
+
+// readScalar notes that a value is read if it is no list and no map, and otherwise that it is one.
+func (g *graph) readScalar(v value) {
+	g.spend(len(v.parts))
+	for p := range v.parts {
+		if !p.scalar {
+			p.scalar, g.grown = true, true
+		}
+	}
+}
+
+// readShape notes that the keys of a map are read, or the number of elements of a list.
+func (g *graph) readShape(v value) {
+	g.spend(len(v.parts))
+	for p := range v.parts {
+		if !p.shape {
+			p.shape, g.grown = true, true
+		}
+	}
+}
+
+// selectField returns the value of a key of a map. That there is one is read.
+func (g *graph) selectField(v value, key string) value {
+	g.spend(len(v.parts) + len(v.mades))
+	var out value
+	for p := range v.parts {
+		g.appendPart(&out, g.fieldOf(p, key))
+	}
+	for m := range v.mades {
+		if f := m.fields[key]; f != nil {
+			g.appendValue(&out, *f)
+		}
+		g.appendValue(&out, m.entries)
+	}
+	return out
+}
+
+// selectPath is selectField for each key of a path.
+func (g *graph) selectPath(v value, path ...string) value {
+	for _, key := range path {
+		v = g.selectField(v, key)
+	}
+	return v
+}
+
+// takeElements returns what the elements of a list may be. How many there are is read.
+func (g *graph) takeElements(v value) value {
+	g.spend(len(v.parts) + len(v.mades))
+	var out value
+	for p := range v.parts {
+		g.appendPart(&out, g.elementOf(p))
+	}
+	for m := range v.mades {
+		g.appendValue(&out, m.elements)
+	}
+	return out
+}
+
+// takeEntries returns what the values of a map may be. Which keys there are is read.
+func (g *graph) takeEntries(v value) value {
+	g.spend(len(v.parts) + len(v.mades))
+	var out value
+	for p := range v.parts {
+		g.appendPart(&out, g.entryOf(p))
+	}
+	for m := range v.mades {
+		g.appendValue(&out, m.entries)
+		for _, f := range m.fields {
+			g.appendValue(&out, *f)
+		}
+	}
+	return out
+}
+
+// appendPart is addPart for a value that only this turn of the analysis knows: it is no growth.
+func (g *graph) appendPart(v *value, p *part) {
+	grown := g.grown
+	g.addPart(v, p)
+	g.grown = grown
+}
+
+// appendValue is addValue for a value that only this turn of the analysis knows.
+func (g *graph) appendValue(v *value, other value) {
+	grown := g.grown
+	g.addValue(v, other)
+	g.grown = grown
+}
+
+// joinValues returns a value that may be any of these.
+func (g *graph) joinValues(all ...value) value {
+	out := value{parts: maps.Clone(all[0].parts), mades: maps.Clone(all[0].mades)}
+	for _, v := range all[1:] {
+		g.appendValue(&out, v)
+	}
+	return out
+}
+
+// export returns what is read of a part.
+func (p *part) export() *projection.Projection {
+	if p == nil {
+		return nil
+	}
+	if p.whole {
+		return projection.All()
+	}
+	out := &projection.Projection{Scalar: p.scalar, Shape: p.shape, Elements: p.elements.export(), Entries: p.entries.export()}
+	if len(p.fields) > 0 {
+		out.Fields = make(map[string]*projection.Projection, len(p.fields))
+		for key, f := range p.fields {
+			out.Fields[key] = f.export()
+		}
+	}
+	return out
+}
