@@ -81,7 +81,7 @@ func (r *reader) object(depth int) string {
 	case 0:
 		return fmt.Sprintf("%s[%d]", r.objects(depth-1), r.intN(2))
 	case 1:
-		return fmt.Sprintf("(%s ? %s : %s)", r.truth(depth-1), r.object(depth-1), r.object(depth-1))
+		return fmt.Sprintf("(%s ? %s : %s)", r.one(r.truth(depth-1), "dyn("+r.value(depth-1)+")"), r.object(depth-1), r.object(depth-1))
 	case 2:
 		return fmt.Sprintf(`{"a": %s, %s: %s}.%s`, r.object(depth-1), r.text(depth-1), r.value(depth-1), r.one("a", "b"))
 	case 3:
@@ -233,7 +233,9 @@ func (r *reader) text(depth int) string {
 	if depth <= 0 {
 		return r.one(r.key(), r.object(0)+".metadata.name", `("na" + "me")`)
 	}
-	switch r.intN(9) {
+	switch r.intN(10) {
+	case 9:
+		return fmt.Sprintf("json.marshal(dyn([%s]))", r.value(depth-1))
 	case 0:
 		return r.key()
 	case 1:
@@ -262,7 +264,8 @@ func (r *reader) truth(depth int) string {
 	case 23:
 		return fmt.Sprintf("[%s] == [%s]", r.value(depth-1), r.value(depth-1))
 	case 22:
-		return r.with("object", fmt.Sprintf("cel.bind(@, %s, @.%s in @.list)", r.object(depth-1), r.one("spec", "a")), r.object, depth)
+		test := r.one("@.spec in @.list", "@.a in @.list", `"a" in @.list`, "@.spec == @.list[0]", "@.a != @.list[1]", fmt.Sprintf(`(%s + "") in @.%s`, r.key(), r.field()))
+		return r.with("object", fmt.Sprintf("cel.bind(@, %s, %s)", r.object(depth-1), test), r.object, depth)
 	case 0, 1:
 		return r.with("object", fmt.Sprintf("%s.%s(@, #)", r.objects(depth-1), r.one("exists", "all", "exists_one")), r.truth, depth)
 	case 2, 3:
