@@ -15,7 +15,7 @@ const (
 	// maxParts is how many parts a spec may have.
 	maxParts = 20_000
 	// maxSteps bounds the work of an analysis: in nodes of expressions, and in parts that these may stand for.
-	maxSteps = 4_000_000
+	maxSteps = 500_000
 )
 
 // graph is the parts of objects that are known, and what is read of them.
