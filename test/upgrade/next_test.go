@@ -26,7 +26,7 @@ func edits() []edit {
 		{api + "common_types.go", "type CommonSpec struct {\n", "\tGrade string `json:\"grade,omitempty\"`\n\tRemark string `json:\"remark,omitempty\"`\n"},
 		{api + "rule_types.go", "type Rule struct {\n", "\tWeight int64 `json:\"weight,omitempty\"`\n"},
 		{api + "status_types.go", "type Run struct {\n", "\tRemark string `json:\"remark,omitempty\"`\n"},
-		{api + "defaults.go", "func defaults() map[string]string { return map[string]string{", "\"grade\": `\"Plain\"`, \"rules[].weight\": `1`"},
+		{api + "defaults.go", "func listDefaults() map[string]string { return map[string]string{", "\"grade\": `\"Plain\"`, \"rules[].weight\": `1`"},
 	}
 }
 
