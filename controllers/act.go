@@ -18,9 +18,9 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
-	"github.com/vtex/cleaner/controllers/internal/report"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
+	"github.com/vtex/cleaner/controllers/internal/statusreport"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -85,7 +85,7 @@ func (c *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 	}
 	in.Now = c.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := c.pass.reads.meterLive(c.pass.clients.Live, endOfPass(c.pass))
-	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Cleaner.GetNamespace(), c.pass.assignment.Work))
+	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work))
 	if err := checkMemory(c.pass.share); err != nil {
 		return err
 	}
@@ -151,15 +151,15 @@ func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 		return err
 	}
 	faults.PassPoint("decided")
-	if !controllerutil.ContainsFinalizer(c.pass.store.Read, v1alpha1.Finalizer) {
+	if !controllerutil.ContainsFinalizer(c.pass.store.Stored, v1alpha1.Finalizer) {
 		err := c.pass.store.WriteMetadata(ctx, func(owner v1alpha1.Owner) { controllerutil.AddFinalizer(owner, v1alpha1.Finalizer) })
 		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
 	faults.PassPoint("held by the finalizer")
-	run, remembered, todo := life.CommitRun(c.pass.store.Read.State(), in, fingerprint, d)
-	run.ServiceAccountName = c.pass.clients.Account.RecordedName(c.pass.store.Cleaner)
+	run, remembered, todo := life.CommitRun(c.pass.store.Stored.State(), in, fingerprint, d)
+	run.ServiceAccountName = c.pass.clients.Account.RecordedName(c.pass.store.Draft)
 	err = c.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Run, s.Runs = run, run.Number
 		if at := c.pass.store.RequestedAt(); at != "" { // else each restart would answer it again
@@ -175,7 +175,7 @@ func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 	c.pass.committed = true
 	c.pass.evaluator.dropInterests() // from here on everything is read live
 	c.pass.reportEvaluated(in, reportedPlan{d})
-	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", report.ReleaseName(run), "withheld", len(run.Withheld))
+	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", statusreport.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (r releaseReader) loadRelease(ctx context.Context) error {
 		return nil
 	}
 	return r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
-		r.pass.clients.Helm.LoadRelease(ctx, slot, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm.Release)
+		r.pass.clients.Helm.LoadRelease(ctx, slot, r.pass.store.Draft.GetNamespace(), r.pass.assignment.Work.Helm.Release)
 	})
 }
 
@@ -223,7 +223,7 @@ func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err e
 		return nil, nil
 	}
 	err = r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
-		rel = r.pass.clients.Helm.ReadWanted(ctx, slot, r.pass.store.Cleaner.GetNamespace(), r.pass.assignment.Work.Helm)
+		rel = r.pass.clients.Helm.ReadWanted(ctx, slot, r.pass.store.Draft.GetNamespace(), r.pass.assignment.Work.Helm)
 	})
 	return rel, err
 }
@@ -231,14 +231,14 @@ func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err e
 // readCommitted reads the release of the open run. Why it cannot be read is unread.
 func (r releaseReader) readCommitted(ctx context.Context, name string) (rel helm.Release, unread, err error) {
 	err = r.readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
-		rel, unread = r.pass.clients.Helm.ReadRelease(ctx, slot, r.pass.store.Cleaner.GetNamespace(), name)
+		rel, unread = r.pass.clients.Helm.ReadRelease(ctx, slot, r.pass.store.Draft.GetNamespace(), name)
 	})
 	return rel, unread, err
 }
 
 // lookAtRelease reads the release of the open run, and records its state.
 func (r releaseReader) lookAtRelease(ctx context.Context) error {
-	p, run := r.pass, r.pass.store.Cleaner.State().Run
+	p, run := r.pass, r.pass.store.Draft.State().Run
 	rel, unread, err := r.readCommitted(ctx, run.Helm.Name)
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (r releaseReader) lookAtRelease(ctx context.Context) error {
 		p.mem.run.RecordReleaseUnread(sanitize.CleanText(unread.Error()), p.r.clock.Now())
 		return nil
 	}
-	rel.Begun = signedrecords.IsMark(p.store.Ring, p.store.Cleaner, run, rel.Mark)
+	rel.Begun = signedrecords.IsMark(p.store.Ring, p.store.Draft, run, rel.Mark)
 	p.mem.run.RecordRelease(run, rel.Release, p.r.clock.Now())
 	return nil
 }

@@ -43,22 +43,22 @@ func (p *pass) checkRecordAndRequest(ctx context.Context) (ok bool, err error) {
 	if err := p.triggers.SeeRequest(p.assignment.Version); err != nil {
 		return false, err
 	}
-	refusal, err := p.authority.checkOwnership(ctx)
+	refusal, err := p.authority.verifyRecord(ctx)
 	if refusal.IsRefusal() {
 		p.newReport().SetRefused(refusal)
 	}
 	if err != nil || refusal.IsRefusal() {
 		return false, err
 	}
-	p.mem.resumeReads(p.assignment.Version, p.store.Cleaner)
+	p.mem.resumeReads(p.assignment.Version, p.store.Draft)
 	p.triggers.JudgeRequest(ctx)
 	p.triggers.ReportRequest(p.newReport())
 	return true, nil
 }
 
-// checkOwnership makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
+// verifyRecord makes sure that the operator has signed the record of the Cleaner's runs, and otherwise replaces it. Nothing of a record
 // is used before. It also renews the signatures of older keys, on the record and on the author.
-func (a *authority) checkOwnership(ctx context.Context) (identity.Refusal, error) {
+func (a *authority) verifyRecord(ctx context.Context) (identity.Refusal, error) {
 	ring, err := a.pass.r.keys.CurrentRing()
 	if err != nil {
 		return identity.Refusal{Reason: v1alpha1.ReasonSigningKeyMissing, Message: fmt.Sprintf("The operator cannot verify its own signatures, so it takes no action: %s.", err)}, nil
@@ -72,7 +72,7 @@ func (a *authority) checkOwnership(ctx context.Context) (identity.Refusal, error
 	case !current:
 		a.pass.store.RenewRecord(ctx)
 	}
-	if a.pass.clients, err = a.pass.r.clientsForRun(a.pass.store.Cleaner, &a.pass.assignment, a.pass.mem); err != nil {
+	if a.pass.clients, err = a.pass.r.clientsForRun(a.pass.store.Draft, &a.pass.assignment, a.pass.mem); err != nil {
 		return identity.Refusal{}, err
 	}
 	a.pass.store.RenewAuthor(ctx)
@@ -82,7 +82,7 @@ func (a *authority) checkOwnership(ctx context.Context) (identity.Refusal, error
 // replaceRecord has the record that this operator has written last take the place of another one. If this process has seen none,
 // the record is dropped: nothing of it is carried out, and no event is sent of it.
 func (a *authority) replaceRecord(ctx context.Context) error {
-	forged, known, said := *a.pass.store.Read.State(), a.pass.mem.persisted.Record, "the operator restored the latest one"
+	forged, known, said := *a.pass.store.Stored.State(), a.pass.mem.persisted.Record, "the operator restored the latest one"
 	if known == nil {
 		said = "the operator discarded it; it had no open run"
 		if forged.Run != nil && forged.Run.Result == "" {
@@ -101,9 +101,9 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.pass.store.Cleaner.State().LastRequestedAt = a.pass.store.Read.State().LastRequestedAt // or the report would put it back
+	a.pass.store.Draft.State().LastRequestedAt = a.pass.store.Stored.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
-	a.pass.journal.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
+	a.pass.journal.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
 	a.pass.journal.RememberActions(v1alpha1.Action{
 		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(a.pass.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
@@ -123,7 +123,7 @@ func (a *authority) findObstacle(ctx context.Context, release *plan.Release) ide
 	}
 	return identity.Refusal{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
-		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", a.pass.store.Cleaner.GetNamespace()),
+		Message: fmt.Sprintf("Namespace %q is being deleted or cannot be read, so no cleanup starts in it.", a.pass.store.Draft.GetNamespace()),
 	}
 }
 
@@ -132,7 +132,7 @@ func (a *authority) namespaceLeaves(ctx context.Context) bool {
 	if a.pass.assignment.Work.Cluster {
 		return false
 	}
-	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Cleaner.GetNamespace()))
+	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Draft.GetNamespace()))
 	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
@@ -147,7 +147,7 @@ func (a *authority) findRefusal(ctx context.Context, release *plan.Release) iden
 
 // authorRefused says why nothing may be done for the Cleaner's author.
 func (a *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
-	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Read, a.pass.clients.Account)
+	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Stored, a.pass.clients.Account)
 	if !known {
 		return refused
 	}
@@ -155,7 +155,7 @@ func (a *authority) authorRefused(ctx context.Context, release *plan.Release) id
 	if unknown != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAuthorLacksRights, Message: unknown}
 	}
-	return a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Cleaner.GetNamespace(), who, needed)
+	return a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Draft.GetNamespace(), who, needed)
 }
 
 // reviewUninstall asks whether the author of the spec that there is now may uninstall the release that was looked at. The author
@@ -163,14 +163,14 @@ func (a *authority) authorRefused(ctx context.Context, release *plan.Release) id
 func (a *authority) reviewUninstall(ctx context.Context) {
 	m, now := &a.pass.mem.run, a.pass.r.clock.Now()
 	var reviewed []rights.Right
-	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Read, a.pass.clients.Account)
+	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Stored, a.pass.clients.Account)
 	missing := a.pass.clients.DescribeMissing(ctx, a.pass.r.own.Live)
 	switch {
 	case missing != "":
 		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	case known:
 		reviewed = a.uninstallNeeds(m.Release)
-		refused = a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Cleaner.GetNamespace(), who, reviewed)
+		refused = a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Draft.GetNamespace(), who, reviewed)
 	}
 	switch {
 	case refused.IsRefusal():
@@ -194,7 +194,7 @@ func (a *authority) uninstallNeeds(release *plan.Release) []rights.Right {
 // disablesHooks reports whether the release is uninstalled without its hooks. After a change of the spec, hooks of an open run are never
 // run.
 func (a *authority) disablesHooks() bool {
-	if run := a.pass.store.Cleaner.State().Run; run != nil && run.Result == "" && run.Helm != nil {
+	if run := a.pass.store.Draft.State().Run; run != nil && run.Result == "" && run.Helm != nil {
 		return run.Helm.DisableHooks || a.pass.mem.fingerprint != run.Decides
 	}
 	return a.pass.assignment.Work.Helm != nil && a.pass.assignment.Work.Helm.DisableHooks
@@ -214,7 +214,7 @@ func (a *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
 	}
-	all := rights.ListRequired(a.pass.store.Cleaner.GetNamespace(), a.pass.assignment.Work, validation.Options{
+	all := rights.ListRequired(a.pass.store.Draft.GetNamespace(), a.pass.assignment.Work, validation.Options{
 		AllowProtectedKinds: a.pass.r.opts.AllowProtectedKinds, DefaultServiceAccount: a.pass.r.opts.DefaultServiceAccount, Served: served,
 	})
 	if release != nil && a.pass.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
@@ -237,7 +237,7 @@ func (a *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 	if h := a.pass.assignment.Work.Helm; h != nil && h.Delete {
 		needed = append(needed, rights.NewRightToEverything())
 	}
-	return a.pass.r.authors.FindMissingRights(ctx, a.pass.store.Cleaner.GetNamespace(), who, needed)
+	return a.pass.r.authors.FindMissingRights(ctx, a.pass.store.Draft.GetNamespace(), who, needed)
 }
 
 // identityPolicy returns with which accounts the operator acts, and for which Cleaners.

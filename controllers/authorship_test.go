@@ -45,7 +45,7 @@ func TestRightsForARelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := executing(t, newRig(t, done(deletes())), false).pass
-			p.assignment.Work.Helm, p.store.Cleaner.State().Run, p.mem.fingerprint = tc.helm, tc.run, "this"
+			p.assignment.Work.Helm, p.store.Draft.State().Run, p.mem.fingerprint = tc.helm, tc.run, "this"
 			if tc.edited {
 				p.mem.fingerprint = "other"
 			}

@@ -283,7 +283,7 @@ func (b *batch) mayBegin(ctx context.Context) (obstacle reportedPlan, ok bool, e
 	if err := b.pass.r.live.Get(ctx, b.pass.store.Key, now); err != nil {
 		return reportedPlan{}, false, err
 	}
-	if now.GetUID() != b.pass.store.Cleaner.GetUID() || now.GetGeneration() != b.pass.store.Cleaner.GetGeneration() || now.GetDeletionTimestamp() != nil {
+	if now.GetUID() != b.pass.store.Draft.GetUID() || now.GetGeneration() != b.pass.store.Draft.GetGeneration() || now.GetDeletionTimestamp() != nil {
 		return reportedPlan{}, false, cleanerstore.ErrOutdated
 	}
 	if refusal := b.pass.authority.findObstacle(ctx, nil); refusal.IsRefusal() {
@@ -298,7 +298,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	if err := b.pass.triggers.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if b.pass.store.Cleaner.Common().CloudEventSink == "" {
+	if b.pass.store.Draft.Common().CloudEventSink == "" {
 		return todo, nil
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
@@ -324,8 +324,8 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	if err != nil {
 		return plan.Plan{}, err
 	}
-	run, ledger := life.BeginBatch(b.pass.store.Read.State(), &b.pass.mem.run.Ledger, fingerprint, rows, todo.ListForbidden(), b.executor.in.Now)
-	run.ServiceAccountName = b.pass.clients.Account.RecordedName(b.pass.store.Cleaner)
+	run, ledger := life.BeginBatch(b.pass.store.Stored.State(), &b.pass.mem.run.Ledger, fingerprint, rows, todo.ListForbidden(), b.executor.in.Now)
+	run.ServiceAccountName = b.pass.clients.Account.RecordedName(b.pass.store.Draft)
 	err = b.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader):
@@ -350,7 +350,7 @@ var errOver = errors.New("the pass is over")
 func (b *batch) makeReady(ctx context.Context) error {
 	for {
 		var err error
-		switch req := life.BeforeBatch(b.pass.store.Cleaner, &b.pass.mem.run.Ledger); req.Kind {
+		switch req := life.BeforeBatch(b.pass.store.Draft, &b.pass.mem.run.Ledger); req.Kind {
 		case life.Record:
 			return nil
 		case life.AddFinalizer:
@@ -440,9 +440,9 @@ func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 // finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
 // action is not finished, and continues to count: it has nothing to report.
 func (r *recurrence) finishRecurring(ctx context.Context) error {
-	for r.pass.store.Cleaner.Common().CloudEventSink != "" {
-		req := life.AtRest(r.pass.store.Cleaner, &r.pass.mem.run.Ledger)
-		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(r.pass.store.Cleaner.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
+	for r.pass.store.Draft.Common().CloudEventSink != "" {
+		req := life.AtRest(r.pass.store.Draft, &r.pass.mem.run.Ledger)
+		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(r.pass.store.Draft.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {
 			break
 		}
@@ -465,7 +465,7 @@ func (r *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
 // recordTick records the time of the schedule that was over last, unless it is recorded.
 func (r *recurrence) recordTick(ctx context.Context) error {
 	last := metav1.NewTime(r.pass.triggers.LastTick())
-	if at := r.pass.store.Read.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
+	if at := r.pass.store.Stored.State().LastScheduleTime; last.IsZero() || at != nil && !last.After(at.Time) {
 		return nil
 	}
 	if err := r.finishRecurring(ctx); err != nil { // as it would have been when its time was over

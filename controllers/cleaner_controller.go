@@ -4,28 +4,43 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/evalcancel"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/signedrecords"
+	"github.com/vtex/cleaner/controllers/internal/statusreport"
+	"github.com/vtex/cleaner/controllers/internal/triggers"
+	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/notfound"
+	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -39,8 +54,8 @@ type CleanerReconciler struct {
 	clients  *clients.Factory
 	keys     signing.Keys
 	authors  *identity.Authors
-	own      *clients.Set // the operator's
-	pool     *jobs.Pool   // of uninstalls
+	own      *clients.Set        // the operator's
+	pool     *uninstallpool.Pool // of uninstalls
 	sender   *outbox.Sender
 	recorder interface{ RecordEvent(e events.Event) }
 	clock    clock.Clock
@@ -110,13 +125,13 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 
 	// B. An open run, an undelivered event and a deletion come first: they need no expression to end.
 	wait, err := p.openRun.carryOn(ctx)
-	if wait.Kind != life.Evaluate && p.store.Cleaner.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
+	if wait.Kind != life.Evaluate && p.store.Draft.GetDeletionTimestamp() != nil { // its author's finalizers may keep it for ever
 		p.evaluator.dropInterests()
 	}
 	if err != nil || wait.Kind != life.Evaluate {
 		return p.restUntil(ctx, wait.Until, err)
 	}
-	if p.clients, err = r.clientsBySpec(p.store.Cleaner, &p.assignment, mem); err != nil {
+	if p.clients, err = r.clientsBySpec(p.store.Draft, &p.assignment, mem); err != nil {
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
@@ -146,4 +161,256 @@ func (p *pass) endPass() {
 	if !p.inLine {
 		p.r.pool.LeaveSlot(p.store.Key)
 	}
+}
+
+const (
+	// passLimit is how long one pass over a Cleaner may take before its worker is for other Cleaners.
+	passLimit = 10 * time.Second
+	// conflictRetry is how long after a conflict the Cleaner is read again.
+	conflictRetry = 200 * time.Millisecond
+	// warmUp is how long watches may take to begin before a status says that they have not.
+	warmUp = 30 * time.Second
+	// memoryRetry is when a pass that was refused memory tries again without being called, and memoryWaitShown is after how long its status says
+	// that it waits.
+	memoryRetry, memoryWaitShown = 10 * time.Second, 30 * time.Second
+)
+
+// takesNoAction begins a message that says why the Cleaner does not start what it has decided on.
+const takesNoAction = "The Cleaner takes no action: "
+
+// slowReads is the message when live reads took too long to act on.
+const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
+
+// errNoMemory ends a pass that may not take the memory that it needs. It is called when its turn comes.
+var errNoMemory = errors.New("another Cleaner is using the shared memory budget")
+
+// pass is one Reconcile of one Cleaner. Each part has the functions of one task, and finds the Cleaner and the other parts in its field pass.
+type pass struct {
+	r *CleanerReconciler
+	// store is the Cleaner as it is stored, triggers say when it is evaluated, and journal reports what was done for it.
+	store    *cleanerstore.Store
+	triggers *triggers.Triggers
+	journal  *actionlog.Journal
+	// assignment is what the Cleaner is to do.
+	assignment resolvedspec.Assignment
+	mem        *memory
+	clients    *clients.Set
+	// share is what the pass takes of the memory that all passes share.
+	share *memoryquota.Share
+	// reads are those of the pass.
+	reads *passReads
+	// wanted is the last decision for which rules were asked; nil if there was none.
+	wanted *plan.Plan
+	// holdsChecked says that what rules wait for was checked as often as it should be.
+	holdsChecked bool
+	// waited is how long it has waited for slots, of evaluations and of readings: that is not its own time.
+	waited time.Duration
+	// reserved is the slot that evaluations share whose live reads come after it; nil if each takes its own.
+	reserved *fair.Slot
+	// ends is when the pass has had its time, without what it has waited.
+	ends time.Time
+	// inLine says that a slot is waited for.
+	inLine bool
+	// committed says that this pass has committed a run.
+	committed bool
+	// waits says that the schedule is not due: the pass decides, but does nothing.
+	waits bool
+
+	evaluator  *evaluator
+	authority  *authority
+	openRun    *openRun
+	committer  *committer
+	recurrence *recurrence
+}
+
+// newPass begins a pass over a Cleaner as it was read.
+func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a resolvedspec.Assignment, mem *memory) *pass {
+	s := cleanerstore.New(&cleanerstore.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
+	p := &pass{
+		r: r, store: s, triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), assignment: a, mem: mem,
+		journal: actionlog.New(s, &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
+		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
+	}
+	p.reads = newPassReads(p.share, r.clock)
+	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
+	return p
+}
+
+// newReport returns a draft of the status.
+func (p *pass) newReport() statusreport.Report {
+	return statusreport.Report{Of: p.store, Work: p.assignment.Work, Clock: p.r.clock, Run: &p.mem.run, Sender: p.r.sender, SuspectClock: p.r.opts.Skew.DescribeSuspect}
+}
+
+// isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
+func (p *pass) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
+
+// endOfPass is when a pass has had its time, unless it waits for more slots.
+func endOfPass(p *pass) time.Time { return p.ends.Add(p.waited) }
+
+// readCleaner reads the Cleaner: from the cache, unless this process has written it since. Nil when it is gone.
+func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.NamespacedName, mem *memory) (v1alpha1.Owner, error) {
+	c := v1alpha1.NewOwner(key.Namespace)
+	err := r.client.Get(ctx, key, c)
+	if err == nil && mem.persisted.Written != "" && mem.persisted.Written != c.GetResourceVersion() {
+		cached := c.GetResourceVersion()
+		err = r.live.Get(ctx, key, c)
+		if err == nil && c.GetResourceVersion() == cached {
+			mem.persisted.Written = ""
+		}
+	}
+	if notfound.IsObjectMissing(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
+		r.forgetCleaner(key, mem.uid)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
+	}
+	if mem.uid != c.GetUID() {
+		if mem.uid != "" { // another one of the same name
+			r.watches.DropInterests(key)
+			r.compiler.Forget(mem.uid)
+			r.sender.CancelDeliveries(key)
+		}
+		*mem = *newMemory(c.GetUID())
+	}
+	return c, nil
+}
+
+// resourceOf returns the resource of the Cleaner with a key.
+func resourceOf(key types.NamespacedName) schema.GroupResource {
+	resource := "cleaners"
+	if key.Namespace == "" {
+		resource = "clustercleaners"
+	}
+	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
+}
+
+// knownCleaner returns the Cleaner as the watch shows it, for the check before each deletion. It is no copy, since its run may have
+// thousands of rows: never change it.
+func (r *CleanerReconciler) knownCleaner(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error) {
+	c := v1alpha1.NewOwner(key.Namespace)
+	if err := r.client.Get(ctx, key, c, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("cannot read Cleaner %q: %w", key, err)
+	}
+	return c, nil
+}
+
+// forgetCleaner drops what is kept for a Cleaner that is gone.
+func (r *CleanerReconciler) forgetCleaner(key types.NamespacedName, uid types.UID) {
+	r.watches.DropInterests(key)
+	r.watches.News.TakeChange(key)
+	r.compiler.Forget(uid)
+	r.sender.CancelDeliveries(key)
+	r.memories.ForgetCleaner(key)
+	r.turns.LeaveLine(key)
+	r.pool.LeaveSlot(key)
+	r.metrics.ForgetCleaner(key)
+}
+
+func (r *CleanerReconciler) openPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
+	a, err := r.assignments().ReadAssignment(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p := newPass(r, c, key, a, mem)
+	if mem.journal.Unwritable {
+		*p.store.Draft.State() = signedrecords.CopyRecord(p.store.Stored.State())
+	}
+	return p, nil
+}
+
+// clockTrust is how far the clock can be trusted.
+func (r *CleanerReconciler) clockTrust() plan.Clock {
+	return plan.Clock{Suspect: r.opts.Skew.DescribeSuspect(), Ahead: r.opts.Skew.ClockAhead()}
+}
+
+// planOwner is the Cleaner as plan sees it.
+func (p *pass) planOwner() plan.Owner {
+	return plan.Owner{Namespace: p.store.Draft.GetNamespace(), Name: p.store.Draft.GetName(), UID: p.store.Draft.GetUID(), Created: p.store.CreatedAt()}
+}
+
+// restUntil sleeps where only the Cleaner itself matters: until that time, and at least for the interval between two evaluations, other
+// events do not wake it.
+func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	result, err := p.sleepUntil(ctx, until, err)
+	if monotime.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
+		p.mem.judged = judged{} // it keeps all that was read live, and is no longer of use
+	}
+	if err != nil || result.RequeueAfter <= conflictRetry {
+		return result, err
+	}
+	now := p.r.clock.Now()
+	p.mem.resting = resting{version: cmp.Or(p.mem.persisted.Written, p.store.Stored.GetResourceVersion()), until: monotime.ChooseEarlier(now.Add(p.r.opts.MinInterval), now.Add(result.RequeueAfter))}
+	return result, nil
+}
+
+// findRest returns until when this Cleaner can ignore events, because a pass has just run and nothing that its run waits for has changed.
+// It runs before the Cleaner is copied, because status.run can have thousands of rows.
+func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
+	if until = mem.resting.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
+		return until, false
+	}
+	c, err := r.knownCleaner(ctx, key)
+	if err != nil || c.GetUID() != mem.uid || c.GetResourceVersion() != mem.resting.version {
+		return until, false
+	}
+	undelivered := life.UndeliveredRun(c.State())
+	return until, undelivered == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, undelivered.Number).Delivered
+}
+
+// wakeTime returns when to reconcile again, at the latest at until; if until is zero, after retry.period.
+func (p *pass) wakeTime(until, now time.Time) time.Time {
+	if until.IsZero() {
+		until = now.Add(p.retryPeriod())
+		if p.r.opts.Skew.IsSuspect() {
+			until = now.Add(life.ClockRetry)
+		}
+	}
+	if at := p.store.Draft.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
+		until = at.Time // what the status announces is kept
+	}
+	until = monotime.ChooseEarlier(until, p.triggers.NextCheck(now))
+	if latest := now.Add(reviewAtRest); until.After(latest) {
+		until = latest // what its author may do is asked again
+	}
+	return until
+}
+
+// retryPeriod is retry.period.
+func (p *pass) retryPeriod() time.Duration {
+	period, err := plan.EvaluationPeriod(p.assignment.Work)
+	if err != nil {
+		return plan.DefaultPeriod
+	}
+	return period
+}
+
+// sleepUntil reports, and says when to come back. After a conflict, or when this process may no longer lead, it reports nothing.
+func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
+	now := p.r.clock.Now()
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrOutdated):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case errors.Is(err, errNoMemory), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
+		return ctrl.Result{RequeueAfter: memoryRetry}, nil
+	case apierrors.IsNotFound(err): // it went while this pass was about it
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		p.newReport().SetFailed(err)
+		_, reportErr := p.journal.SendReport(ctx, now)
+		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reportErr))
+	}
+	until = p.wakeTime(until, now)
+	due, err := p.journal.SendReport(ctx, now)
+	switch {
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrOutdated):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if due.After(now) && due.Before(until) {
+		until = due
+	}
+	// A timer that fires early only causes one more evaluation. At least 1 ms, because RequeueAfter 0 means no requeue.
+	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
 }

@@ -6,8 +6,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -15,13 +18,14 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
-	"github.com/vtex/cleaner/controllers/internal/staleness"
 	"github.com/vtex/cleaner/controllers/internal/statusfindings"
+	"github.com/vtex/cleaner/controllers/internal/timergaps"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/rights"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // prepareEvaluation returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
@@ -91,7 +95,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	// G. Confirm. H. Commit, and carry out what is committed; a Recurring Cleaner does both for each batch.
 	result, err := reportedPlan{decision}, error(nil)
 	switch {
-	case p.store.Cleaner.Common().IsRecurring():
+	case p.store.Draft.Common().IsRecurring():
 		result, err = p.recurrence.doBatches(ctx, in, decision)
 	case decision.Verdict == v1alpha1.VerdictAct:
 		result, err = p.committer.confirmAndCommit(ctx, in, decision)
@@ -121,7 +125,7 @@ func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validati
 	if len(e.pass.assignment.Wrong) > 0 {
 		return nil, validation.FromFieldErrors(e.pass.assignment.Wrong), nil
 	}
-	programs, errs := e.pass.r.compiler.Get(ctx, e.pass.store.Cleaner.GetNamespace(), e.pass.store.Cleaner.GetUID(), e.pass.assignment.Version, e.pass.assignment.Work)
+	programs, errs := e.pass.r.compiler.Get(ctx, e.pass.store.Draft.GetNamespace(), e.pass.store.Draft.GetUID(), e.pass.assignment.Version, e.pass.assignment.Work)
 	if programs == nil && len(errs) == 0 {
 		return nil, nil, fmt.Errorf("cannot compile the expressions: %w", context.Cause(ctx))
 	}
@@ -130,10 +134,10 @@ func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validati
 		Compiled:              errs,
 		RequireServiceAccount: e.pass.r.opts.RequireServiceAccount,
 		DefaultServiceAccount: e.pass.r.opts.DefaultServiceAccount,
-		Namespace:             e.pass.store.Cleaner.GetNamespace(),
+		Namespace:             e.pass.store.Draft.GetNamespace(),
 		OperatorNamespace:     e.pass.r.opts.Namespace,
 	}
-	if ref := e.pass.store.Cleaner.Common().TemplateRef; ref != nil {
+	if ref := e.pass.store.Draft.Common().TemplateRef; ref != nil {
 		options.Template = ref.Name
 	}
 	return programs, validation.Validate(e.pass.assignment.Work, options).Errors(), nil
@@ -141,15 +145,15 @@ func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validati
 
 // declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
 func (e *evaluator) declareInterests() {
-	ttl, err := e.pass.store.Cleaner.Common().TTL.Parse(0)
-	if err != nil || e.pass.store.Cleaner.Common().Suspend || e.pass.r.clock.Now().Add(-e.pass.r.opts.Skew.ClockAhead()).Before(e.pass.store.CreatedAt().Add(ttl)) {
+	ttl, err := e.pass.store.Draft.Common().TTL.Parse(0)
+	if err != nil || e.pass.store.Draft.Common().Suspend || e.pass.r.clock.Now().Add(-e.pass.r.opts.Skew.ClockAhead()).Before(e.pass.store.CreatedAt().Add(ttl)) {
 		e.dropInterests()
 		return
 	}
 	if e.pass.mem.listening.IsZero() {
 		e.pass.mem.listening = e.pass.r.clock.Now()
 	}
-	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Cleaner.GetNamespace(), e.pass.assignment.Work)
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work)
 	interests := make([]watches.Interest, 0, len(e.pass.assignment.Work.Targets))
 	for i := range e.pass.assignment.Work.Targets {
 		t, q := &e.pass.assignment.Work.Targets[i], &queries[i]
@@ -174,7 +178,7 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 	if since := e.pass.mem.checks.UnseenSince(now, 2*e.pass.r.opts.MinInterval+e.pass.mem.took); !since.IsZero() {
 		e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(since)
 	}
-	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Cleaner.GetNamespace(), e.pass.assignment.Work)
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work)
 	watched := e.pass.reads.meterWatched(e.pass.clients.Watched)
 	seen := watched.chargeSeen(e.pass.assignment.Work, queries.Read(ctx, watched))
 	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))
@@ -218,7 +222,7 @@ func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	e.pass.mem.evaluated, e.pass.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
 	if e.pass.holdsChecked = checkMemory(e.pass.share) == nil && !stopped; e.pass.holdsChecked {
-		e.pass.mem.Holds, e.pass.mem.checks = d.Holds, staleness.Checks{Steady: d.Steady, Again: d.NextCheck}
+		e.pass.mem.Holds, e.pass.mem.checks = d.Holds, timergaps.Checks{Steady: d.Steady, Again: d.NextCheck}
 	} else {
 		e.skipCheck(in.Now)
 	}
@@ -288,7 +292,7 @@ func (e *evaluator) reserveSlot(ctx context.Context) (release func()) {
 
 // followCleaner gives a context that ends when the Cleaner is changed or deleted, before or after.
 func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func()) {
-	following, end := p.r.evaluations.BeginEvaluation(ctx, p.store.Key, p.store.Cleaner)
+	following, end := p.r.evaluations.BeginEvaluation(ctx, p.store.Key, p.store.Draft)
 	if now, err := p.r.knownCleaner(ctx, p.store.Key); err == nil { // it may have been changed since it was read
 		p.r.evaluations.CancelOutdated(now)
 	}
@@ -312,7 +316,7 @@ func checkMemory(share *memoryquota.Share) error {
 
 // warmingUp reports whether the watches of this process are too young for NotSynced to be shown in the status, and until when.
 func (e *evaluator) warmingUp(d reportedPlan) (until time.Time, silent bool) {
-	reported := e.pass.store.Read.State().LastEvaluation != nil && e.pass.store.Read.State().ObservedGeneration == e.pass.store.Cleaner.GetGeneration()
+	reported := e.pass.store.Stored.State().LastEvaluation != nil && e.pass.store.Stored.State().ObservedGeneration == e.pass.store.Draft.GetGeneration()
 	until = e.pass.mem.listening.Add(warmUp)
 	return until, reported && d.Reason == v1alpha1.ReasonNotSynced && e.pass.r.clock.Now().Before(until)
 }
@@ -357,9 +361,9 @@ func (p *pass) reportScheduled() {
 // reportFindings writes what each rule reports now, if that report was made. If a rule gives nothing but errors, or no rule is evaluated,
 // its earlier findings stay.
 func reportFindings(p *pass) {
-	st := p.store.Cleaner.State()
+	st := p.store.Draft.State()
 	switch {
-	case !p.store.Cleaner.Common().IsRecurring(): // its rules report as a part of its run
+	case !p.store.Draft.Common().IsRecurring(): // its rules report as a part of its run
 		st.Findings = nil
 		return
 	case p.wanted == nil:
@@ -382,7 +386,7 @@ func findReported(p *pass) statusfindings.Reported {
 		}
 		for _, item := range s.ListItems() {
 			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
-				out.AddItem(item.Rule, s.Shown(p.store.Cleaner.GetNamespace()), s.Reason)
+				out.AddItem(item.Rule, s.Shown(p.store.Draft.GetNamespace()), s.Reason)
 				seen[item] = true
 			}
 		}
@@ -393,8 +397,103 @@ func findReported(p *pass) statusfindings.Reported {
 // measureFindings has the metrics say what the status is to say.
 func measureFindings(p *pass) {
 	counts := map[string]int{}
-	for _, f := range p.store.Cleaner.State().Findings {
+	for _, f := range p.store.Draft.State().Findings {
 		counts[f.Rule] = int(f.Count)
 	}
 	p.r.metrics.SetFindings(p.store.Key, counts)
+}
+
+// keptReads is how many bytes a pass may have read, at most, for the next one to begin with what it has read.
+const keptReads = 1 << 20
+
+// seenBytes is about what an object takes among those that conditions see, for each target that selects it.
+const seenBytes = 256
+
+// passReads are the reads of a pass: what they take counts for the pass until it is read again.
+type passReads struct {
+	share         *memoryquota.Share
+	clock         clock.Clock
+	watched, live charge
+}
+
+func newPassReads(share *memoryquota.Share, c clock.Clock) *passReads {
+	return &passReads{share: share, clock: c, watched: charge{share: share}, live: charge{share: share}}
+}
+
+// meterWatched returns a Reader of what is watched. What was seen before is let go of.
+func (r *passReads) meterWatched(from snapshot.Reader) boundReader {
+	r.watched.giveBack()
+	return boundReader{from: from, memory: &r.watched}
+}
+
+// meterLive returns a Reader of what the API server says, until a moment. What was read before is let go of.
+func (r *passReads) meterLive(from snapshot.Reader, until time.Time) boundReader {
+	r.live.giveBack()
+	return r.meterMoreLive(from, until)
+}
+
+// meterMoreLive is meterLive for what is read in addition.
+func (r *passReads) meterMoreLive(from snapshot.Reader, until time.Time) boundReader {
+	return boundReader{from: from, memory: &r.live, clock: r.clock, until: until}
+}
+
+// charge is what reads take of the memory of a pass.
+type charge struct {
+	share *memoryquota.Share
+	taken atomic.Int64
+}
+
+// TakeBytes takes so many bytes more.
+func (c *charge) TakeBytes(bytes int64) error {
+	c.taken.Add(bytes)
+	return c.share.TakeBytes(bytes)
+}
+
+func (c *charge) giveBack() { _ = c.share.TakeBytes(-c.taken.Swap(0)) } // which is never refused
+
+// boundReader reads within the memory of a pass, and until a moment, if it has a clock.
+type boundReader struct {
+	from   snapshot.Reader
+	memory *charge
+	clock  clock.Clock
+	until  time.Time
+}
+
+// Read answers a query.
+func (r boundReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	if r.clock != nil {
+		limited, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		left := r.until.Sub(r.clock.Now())
+		if left <= 0 {
+			return plan.Target{State: plan.Failed, Detail: slowReads}
+		}
+		timer := r.clock.NewTimer(left)
+		defer timer.Stop()
+		go func() {
+			select {
+			case <-timer.C():
+				cancel(context.DeadlineExceeded)
+			case <-limited.Done():
+			}
+		}()
+		ctx = limited
+	}
+	return r.from.Read(snapshot.WithMemory(ctx, r.memory), q)
+}
+
+// chargeSeen takes what decisions make of a snapshot when a target is deleted: they list all that conditions see, for each target.
+func (r boundReader) chargeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snapshot {
+	if !slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
+		return s
+	}
+	for i := range s {
+		if !work.Targets[i].IsIncluded() {
+			continue
+		}
+		if err := r.memory.TakeBytes(int64(len(s[i].Objects)) * seenBytes); err != nil {
+			s[i] = plan.Target{State: plan.Failed, Detail: err.Error(), Resource: s[i].Resource, Namespaced: s[i].Namespaced}
+		}
+	}
+	return s
 }

@@ -28,11 +28,11 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
-	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -116,7 +116,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	sign(t, keys.ring, c)
 	known := c.DeepCopy()
 	change(known)
-	r := &CleanerReconciler{keys: keys, pool: jobs.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
+	r := &CleanerReconciler{keys: keys, pool: uninstallpool.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID)
 	mem.run = *life.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.openPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)

@@ -18,7 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/remembered"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
-	"github.com/vtex/cleaner/controllers/internal/staleness"
+	"github.com/vtex/cleaner/controllers/internal/timergaps"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -43,7 +43,7 @@ type rebuilt struct {
 	journal  actionlog.Memory
 	triggers triggers.Memory
 	pauses
-	checks staleness.Checks
+	checks timergaps.Checks
 	remembered.Items
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc

@@ -68,7 +68,7 @@ func TestQueriesAreMadeOnce(t *testing.T) {
 		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
 		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: work, Version: version}, m)
-		q := &p.mem.makeQueries(p.assignment.Version, p.store.Cleaner.GetNamespace(), p.assignment.Work)[0]
+		q := &p.mem.makeQueries(p.assignment.Version, p.store.Draft.GetNamespace(), p.assignment.Work)[0]
 		if q.Err != nil || q.Name != name || q.Namespace != "shop" {
 			t.Errorf("version %s: it asks for %q in %q (%v), want %q", version, q.Name, q.Namespace, q.Err, name)
 		}

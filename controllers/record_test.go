@@ -43,16 +43,16 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	o.executor.pass.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.executor.pass.store.Read).WithStatusSubresource(o.executor.pass.store.Read).Build()
+	o.executor.pass.store.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.executor.pass.store.Stored).WithStatusSubresource(o.executor.pass.store.Stored).Build()
 	o.executor.pass.r.keys, o.executor.pass.store.Ring = testKeys{rings[0]}, rings[0]
 	if err := o.executor.pass.store.WriteStatus(t.Context(), func(*v1alpha1.CleanerStatus) {}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
+	if _, err := o.executor.pass.authority.verifyRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	o.executor.pass.r.keys = testKeys{rings[1]}
-	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
+	if _, err := o.executor.pass.authority.verifyRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stored := &v1alpha1.Cleaner{}
@@ -62,7 +62,7 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 	if _, err := signedrecords.VerifyRecord(rings[2], stored); err != nil {
 		t.Errorf("without the first key: %v", err)
 	}
-	if diff := cmp.Diff(o.executor.pass.store.Read.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
+	if diff := cmp.Diff(o.executor.pass.store.Stored.State().Run, stored.State().Run); diff != "" || stored.State().Run == nil {
 		t.Errorf("the run has changed (-own +stored):\n%s", diff)
 	}
 }
@@ -70,14 +70,14 @@ func TestARecordOutlivesItsKey(t *testing.T) {
 // Nothing of a record is used before it is believed: no clients are made for the account that it names.
 func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	c := o.executor.pass.store.Read.(*v1alpha1.Cleaner).DeepCopy()
+	c := o.executor.pass.store.Stored.(*v1alpha1.Cleaner).DeepCopy()
 	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
 	o.executor.pass.r.opts.Lease = leads(false) // so that the record cannot be dropped
 	p, err := o.executor.pass.r.openPass(t.Context(), c, o.executor.pass.store.Key, newMemory(c.UID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, err := p.authority.checkOwnership(t.Context()); !errors.Is(err, cleanerstore.ErrNotLeader) || refusal.IsRefusal() {
+	if refusal, err := p.authority.verifyRecord(t.Context()); !errors.Is(err, cleanerstore.ErrNotLeader) || refusal.IsRefusal() {
 		t.Errorf("got %v, %v", refusal, err)
 	}
 	if p.clients != nil || p.mem.clients != nil {
@@ -92,12 +92,12 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 func TestNothingIsDoneWithoutAKey(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	o.executor.pass.r.keys = noKeys{}
-	refusal, err := o.executor.pass.authority.checkOwnership(t.Context())
+	refusal, err := o.executor.pass.authority.verifyRecord(t.Context())
 	if err != nil || refusal.Reason != v1alpha1.ReasonSigningKeyMissing {
 		t.Fatalf("got %v, %v", refusal, err)
 	}
 	o.executor.pass.newReport().SetRefused(refusal)
-	if got := o.executor.pass.store.Cleaner.State().Conditions; len(got) != 2 || o.executor.pass.store.Cleaner.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
+	if got := o.executor.pass.store.Draft.State().Conditions; len(got) != 2 || o.executor.pass.store.Draft.State().LastEvaluation.Verdict != v1alpha1.VerdictWait {
 		t.Errorf("the status says %+v", got)
 	}
 }
@@ -114,13 +114,13 @@ func (o *stepGuard) storeCleaner(t *testing.T, c *v1alpha1.Cleaner) {
 	if err := o.executor.pass.store.API.Client.Get(t.Context(), o.executor.pass.store.Key, c); err != nil {
 		t.Fatal(err)
 	}
-	o.executor.pass.store.Read, o.executor.pass.store.Cleaner, o.executor.pass.journal.To.Recorder = c, c.DeepCopy(), &heard{}
+	o.executor.pass.store.Stored, o.executor.pass.store.Draft, o.executor.pass.journal.To.Recorder = c, c.DeepCopy(), &heard{}
 }
 
 // While the operator runs nobody takes a record from it: the one that it has written last takes the place of any other.
 func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 	o := ordered(t, 3, unchanged)
-	last := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
+	last := o.executor.pass.store.Stored.(*v1alpha1.Cleaner)
 	last.Status.LastScheduleTime, last.Status.Unsent = new(metav1.NewTime(time.Unix(1700000000, 0))), last.Status.Run.DeepCopy()
 	sign(t, o.executor.pass.store.Ring, last)
 	if _, err := o.executor.pass.store.BelieveRecord(); err != nil {
@@ -137,14 +137,14 @@ func TestTheLastRecordTakesThePlaceOfAnother(t *testing.T) {
 			forged := last.DeepCopy()
 			forge(&forged.Status)
 			o.storeCleaner(t, forged)
-			if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
+			if _, err := o.executor.pass.authority.verifyRecord(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			got, want := signedrecords.CopyRecord(o.executor.pass.store.Read.State()), signedrecords.CopyRecord(&last.Status)
+			got, want := signedrecords.CopyRecord(o.executor.pass.store.Stored.State()), signedrecords.CopyRecord(&last.Status)
 			if !signedrecords.ReadTime(&got).After(signedrecords.ReadTime(&want)) || signedrecords.ReadTime(&got).Year() > 3000 {
 				t.Errorf("written at %s, after %s", signedrecords.ReadTime(&got), signedrecords.ReadTime(&want))
 			}
-			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Stored); err != nil {
 				t.Error(err)
 			}
 			got.RecordedAt, got.Signature, want.RecordedAt, want.Signature = nil, "", nil, ""
@@ -167,20 +167,20 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)
-			c := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
+			c := o.executor.pass.store.Stored.(*v1alpha1.Cleaner)
 			c.Status.Runs, c.Status.Unsent, c.Status.Run.Result = 1, c.Status.Run.DeepCopy(), tc.result
 			sign(t, o.executor.pass.store.Ring, c)
 			o.storeCleaner(t, c)
 			o.executor.pass.r.keys = newTestKeys(t)
-			if refusal, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil || refusal.IsRefusal() {
+			if refusal, err := o.executor.pass.authority.verifyRecord(t.Context()); err != nil || refusal.IsRefusal() {
 				t.Fatalf("got %v, %v", refusal, err)
 			}
-			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.executor.pass.store.Read.State(), "carried on": o.executor.pass.store.Cleaner.State()} {
+			for what, s := range map[string]*v1alpha1.CleanerStatus{"stored": o.executor.pass.store.Stored.State(), "carried on": o.executor.pass.store.Draft.State()} {
 				if s.Run != nil || s.Unsent != nil || s.Runs != 1 {
 					t.Errorf("%s is run %+v, event %+v, after %d runs", what, s.Run, s.Unsent, s.Runs)
 				}
 			}
-			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Read); err != nil {
+			if _, err := signedrecords.VerifyRecord(o.executor.pass.store.Ring, o.executor.pass.store.Stored); err != nil {
 				t.Errorf("what takes its place is not signed: %v", err)
 			}
 			o.executor.pass.journal.RecordEvents()
@@ -194,15 +194,15 @@ func TestARecordWhoseKeyIsLostIsDropped(t *testing.T) {
 // What takes the place of a dropped record is later than all that the operator has signed, even if it has just begun.
 func TestADroppedRecordDoesNotComeBack(t *testing.T) {
 	o := ordered(t, 1, unchanged)
-	signed := o.executor.pass.store.Read.(*v1alpha1.Cleaner)
+	signed := o.executor.pass.store.Stored.(*v1alpha1.Cleaner)
 	sign(t, o.executor.pass.store.Ring, signed)
 	forged := signed.DeepCopy()
 	forged.Status.Run.Rows = nil
 	o.storeCleaner(t, forged)
-	if _, err := o.executor.pass.authority.checkOwnership(t.Context()); err != nil {
+	if _, err := o.executor.pass.authority.verifyRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if run := o.executor.pass.store.Read.State().Run; run != nil {
+	if run := o.executor.pass.store.Stored.State().Run; run != nil {
 		t.Errorf("it takes over run %+v", run)
 	}
 	o.storeCleaner(t, signed)

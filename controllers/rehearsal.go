@@ -19,7 +19,7 @@ import (
 )
 
 // isDryRun says that nothing is done, and what would be is asked instead.
-func (p *pass) isDryRun() bool { return p.store.Cleaner.Common().Mode == v1alpha1.ModeDryRun }
+func (p *pass) isDryRun() bool { return p.store.Draft.Common().Mode == v1alpha1.ModeDryRun }
 
 // reportAlone carries out the reports that come after no action: they change nothing. It returns the other steps, which are only
 // rehearsed.
@@ -56,7 +56,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	for i, result := range results {
 		s := &steps[i]
 		b.pass.journal.RememberActions(v1alpha1.Action{
-			Object: s.Shown(b.pass.store.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
+			Object: s.Shown(b.pass.store.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
 			Action: string(s.Verb) + " (dry run)", Time: actionlog.AtSecond(b.pass.r.clock), Result: sanitize.CleanText(result),
 		})
 	}

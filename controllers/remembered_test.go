@@ -15,8 +15,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 func heap() int64 {
@@ -107,9 +107,9 @@ func TestWhatIsRememberedOfAllIsBounded(t *testing.T) {
 
 // holding are so many holds.
 func holding(n int) fortimers.Holds {
-	made := map[hashes.Sum]fortimers.Hold{}
+	made := map[stringhash.Sum]fortimers.Hold{}
 	for i := range n {
-		made[hashes.SumOf(fmt.Sprint(i))] = fortimers.Hold{Since: epoch}
+		made[stringhash.SumOf(fmt.Sprint(i))] = fortimers.Hold{Since: epoch}
 	}
 	return fortimers.Holds{"r": {Since: made}}
 }

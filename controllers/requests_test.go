@@ -613,7 +613,7 @@ func TestARequestForAReleaseNeedsAllRights(t *testing.T) {
 			p.triggers.JudgeRequest(t.Context())
 			refused := p.triggers.RefuseAsker(t.Context(), p.authority.findAskerLacks)
 			p.triggers.ReportRequest(p.newReport())
-			said := meta.FindStatusCondition(p.store.Cleaner.State().Conditions, v1alpha1.ConditionRequestDropped)
+			said := meta.FindStatusCondition(p.store.Draft.State().Conditions, v1alpha1.ConditionRequestDropped)
 			if refused != (tc.want != "") || refused && (said == nil || said.Reason != tc.want) {
 				t.Errorf("it is refused: %t, %+v", refused, said)
 			}

@@ -31,11 +31,11 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/skew"
+	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -91,7 +91,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	r.CleanerReconciler = &CleanerReconciler{
 		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(changesAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
 		own:  &clients.Set{Watched: reads(r.pods.readWatched), Live: reads(r.pods.readLive), Actuator: actuator},
-		pool: jobs.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
+		pool: uninstallpool.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
 	r.keepCleaner(c)

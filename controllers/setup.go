@@ -34,12 +34,12 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/internal/jobs"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
+	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -195,7 +195,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
-		resolver: engine.Resolver(), clients: factory, own: own, pool: jobs.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
+		resolver: engine.Resolver(), clients: factory, own: own, pool: uninstallpool.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}

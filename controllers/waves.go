@@ -172,7 +172,7 @@ func (b *executor) decideOthers(ctx context.Context) plan.Plan {
 	}
 	ctx, end := b.pass.evaluator.beginEvaluation(ctx)
 	defer end()
-	return life.JudgeRun(ctx, b.in, b.pass.store.Cleaner.State().Run, b.run).Plan
+	return life.JudgeRun(ctx, b.in, b.pass.store.Draft.State().Run, b.run).Plan
 }
 
 // namedVersion returns the resourceVersion that the request of a step must carry.
@@ -389,7 +389,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case !same, c.GetUID() != o.executor.pass.store.Cleaner.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
+	case !same, c.GetUID() != o.executor.pass.store.Draft.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
 		return cleanerstore.ErrOutdated
 	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect():
 		return cleanerstore.ErrOutdated
@@ -410,7 +410,7 @@ func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error)
 		return same, err
 	}
 	fingerprint, err := o.executor.pass.r.fingerprintOf(ctx, c)
-	return err == nil && fingerprint == o.executor.pass.store.Cleaner.State().Run.Decides, err
+	return err == nil && fingerprint == o.executor.pass.store.Draft.State().Run.Decides, err
 }
 
 // decidedAt is when it was decided to act.
@@ -418,5 +418,5 @@ func (b *executor) decidedAt() time.Time {
 	if b.run == nil {
 		return b.in.Now
 	}
-	return b.pass.store.Cleaner.State().Run.DecidedAt.Time
+	return b.pass.store.Draft.State().Run.DecidedAt.Time
 }

@@ -29,7 +29,7 @@ func executing(t *testing.T, r *rig, ofRun bool) *executor {
 		watched: map[types.UID]plan.Object{}, versions: map[types.UID]string{},
 	}
 	if ofRun {
-		p.store.Cleaner.State().Run = &v1alpha1.Run{Number: 1}
+		p.store.Draft.State().Run = &v1alpha1.Run{Number: 1}
 		b.run = &p.mem.run
 	}
 	return b

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -28,7 +28,7 @@ func (k kindInfo) resourceName() string { return k.groupResource().String() }
 
 // isProtected reports whether the kind is protected: clusters depend on its objects.
 func (k kindInfo) isProtected() bool {
-	return facts.IsProtected(k.groupResource())
+	return protection.IsProtected(k.groupResource())
 }
 
 // withServed returns k with what the API server says about the kind.

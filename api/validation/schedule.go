@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/cronschedule"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -27,12 +27,12 @@ func checkSchedule(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 		}
 		return
 	}
-	zone, err := facts.ParseZone(spec.TimeZone)
+	zone, err := cronschedule.ParseZone(spec.TimeZone)
 	if err != nil {
 		f.addError(p.Child("timeZone"), err.Error())
 		zone = time.UTC
 	}
-	switch times, err := facts.ParseSchedule(spec.Schedule, zone); {
+	switch times, err := cronschedule.ParseSchedule(spec.Schedule, zone); {
 	case err != nil:
 		f.addError(p.Child("schedule"), err.Error())
 	case times.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero():

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -199,7 +199,7 @@ func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, 
 		f.addError(p, "must be false: "+because)
 	case k.resourceName() == "secrets" && strings.HasPrefix(r.Name, releaseSecretPrefix):
 		f.addError(p, "must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}")
-	case !spec.IncludeProtected && slices.Contains(facts.ProtectedNamespaces(), r.Namespace):
+	case !spec.IncludeProtected && slices.Contains(protection.ProtectedNamespaces(), r.Namespace):
 		f.addWarning(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if you want that", r.Namespace))
 	}
 }
@@ -212,7 +212,7 @@ func (o *Options) explainUndeletable(spec *v1alpha1.Work, k kindInfo) string {
 	case k.group == v1alpha1.GroupVersion.Group:
 		return k.explainUntouchable()
 	case k.isProtected() && !slices.Contains(o.AllowProtectedKinds, k.resourceName()):
-		return facts.DescribeProtected(k.groupResource())
+		return protection.DescribeProtected(k.groupResource())
 	}
 	return ""
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
@@ -75,7 +75,7 @@ if the Cleaner has one.`,
 	flags.StringArrayVar(&f.parameters, "set", nil, "name=value of a parameter, which replaces the one in the file; may be repeated")
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
 	flags.StringSliceVar(&f.allowedKinds, "allow-protected-kinds", nil, "protected resources that may be deleted, as in the operator's flag of this name")
-	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", facts.ProtectedNamespaces(), "namespaces in which nothing is changed")
+	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", protection.ProtectedNamespaces(), "namespaces in which nothing is changed")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
 	return cmd
 }

@@ -3,7 +3,11 @@
 
 package plan
 
-import "github.com/vtex/cleaner/api/v1alpha1"
+import (
+	"slices"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
 
 // AgreePlans is what two plans of a Cleaner that cleans once want together, one from the watches and one from live reads: as much of the
 // live one as the watches want too, in the same ways on the same objects. Versions are those that were read live. What was decided on all
@@ -66,5 +70,29 @@ func (p *Plan) listWants() map[want]bool {
 			out[want{p.Steps[i].stepKey(), key}] = true
 		}
 	}
+	return out
+}
+
+// IntersectPlans is what the last of several plans may do: its confirmed steps that the first plan wanted too, for the same
+// items of the same rule on the same objects, and of these the ones all of whose earlier steps are among them. Objects,
+// versions and patches are the last plan's. There are none unless both plans act.
+func IntersectPlans(first, last Plan) Plan {
+	return keepWanted(first, last, func(s *Step) bool { return s.Confirmed })
+}
+
+// keepWanted is the last plan with those of its steps that may be carried out and that the first plan wanted too, as IntersectPlans says.
+func keepWanted(first, last Plan, may func(*Step) bool) Plan {
+	out := last
+	out.Steps = nil
+	if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {
+		return out
+	}
+	wanted, stays := first.listWants(), make([]bool, len(last.Steps))
+	out.Steps = KeepSteps(last.Steps, func(n int) bool {
+		s, id := &last.Steps[n], last.Steps[n].stepKey()
+		stays[n] = may(s) && !slices.ContainsFunc(s.Keys, func(k string) bool { return !wanted[want{id, k}] }) &&
+			!slices.ContainsFunc(s.After, func(before int) bool { return !stays[before] })
+		return stays[n]
+	})
 	return out
 }

@@ -233,6 +233,63 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 	return p
 }
 
+// checkTargets says whether every target that matters is known well enough to go on, else what is waited for.
+func (in *Input) checkTargets() (Plan, bool) {
+	var reason string
+	var problems []string
+	for i := range in.Spec.Targets {
+		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
+		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
+			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, ResourceName(seen.Resource))), false
+		}
+		r, problem := FindProblem(t, seen)
+		if r == "" {
+			continue
+		}
+		if reason == "" {
+			reason = r
+		}
+		problems = append(problems, problem)
+	}
+	if reason == "" {
+		return Plan{}, true
+	}
+	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
+}
+
+// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
+func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
+	if !t.IsIncluded() && !t.Delete {
+		return "", ""
+	}
+	asNull := t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
+	missing := func(r string) string {
+		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
+	}
+	switch seen.State {
+	case Complete:
+		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
+			name := t.Reference.Name
+			if t.Reference.Namespace != "" {
+				name = t.Reference.Namespace + "/" + name
+			}
+			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
+		}
+		return "", ""
+	case NoSuchKind:
+		if asNull {
+			return "", ""
+		}
+		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
+	case Forbidden:
+		return v1alpha1.ReasonAccessDenied, missing(seen.Detail)
+	case Unsynced:
+		return v1alpha1.ReasonNotSynced, missing(seen.Detail)
+	default:
+		return v1alpha1.ReasonReadFailed, missing(seen.Detail)
+	}
+}
+
 // evaluateWork evaluates the conditions, rules and targets on one snapshot, and returns until when their results are valid. results is nil
 // if the evaluation did not start.
 func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []celenv.Result, celenv.Foresight) {
@@ -483,51 +540,4 @@ func invalidPlan(message string) Plan {
 // isClosed says that the conditions do not all hold.
 func isClosed(results []celenv.Result) bool {
 	return slices.ContainsFunc(results, func(r celenv.Result) bool { return r.Err != nil || !r.Value })
-}
-
-// ahead tells when a decision is to be made again.
-type ahead struct{ *Input }
-
-// byOurClock is when Now will be that moment of the API server's clock; zero stays zero.
-func (in ahead) byOurClock(moment time.Time) time.Time {
-	if moment.IsZero() {
-		return moment
-	}
-	return moment.Add(in.Clock.Ahead)
-}
-
-// foreseeHolds is the plan with until when time alone changes nothing of what holds. If nobody knows it is looked at again soon, as decideRules
-// says.
-func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
-	soon, until := p.NextCheck, in.byOurClock(f.Until)
-	p.NextCheck = time.Time{}
-	switch {
-	case !p.RulesEvaluated:
-	case f.Unknown:
-		p.Steady, p.NextCheck = in.Now, soon
-	case until.IsZero():
-		p.Steady = in.Now.Add(always)
-	default:
-		p.Steady = until
-	}
-	return p
-}
-
-// nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
-func (in ahead) nextBackstop(at time.Time) time.Time {
-	period, err := EvaluationPeriod(in.Spec)
-	if err != nil { // ComputePlan has rejected it
-		return at
-	}
-	return at.Add(period)
-}
-
-// whenTrue is when time alone makes the conditions true, if that is before the period ends; zero if not. Nothing is
-// deleted for it: they are evaluated again at that moment.
-func (in ahead) whenTrue(ctx context.Context, see celenv.Input, results []celenv.Result) time.Time {
-	at, found := in.Programs.FindTrueTime(ctx, see, results, in.Expected.Add(-in.Clock.Ahead), in.nextBackstop(see.Time))
-	if !found {
-		return time.Time{}
-	}
-	return in.byOurClock(at)
 }

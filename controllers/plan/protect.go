@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
 )
@@ -108,7 +108,7 @@ func (p Protection) forbidsObject(o *Object) string {
 		return fmt.Sprintf("it has the label or annotation %s: \"true\"", v1alpha1.ProtectKey)
 	case inside != "":
 		return inside
-	case facts.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own):
+	case protection.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
 	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return "it is the record of a Helm release, which only spec.helm can remove"
@@ -119,10 +119,10 @@ func (p Protection) forbidsObject(o *Object) string {
 // forbidsKind says why no object of a kind is deleted.
 func (p Protection) forbidsKind(verb Verb, o *Object) string {
 	r := o.Resource.GroupResource()
-	if verb == VerbPatch || verb == VerbRemoveFinalizer || !facts.IsProtected(r) || slices.Contains(p.AllowedKinds, r.String()) {
+	if verb == VerbPatch || verb == VerbRemoveFinalizer || !protection.IsProtected(r) || slices.Contains(p.AllowedKinds, r.String()) {
 		return ""
 	}
-	return facts.DescribeProtected(r)
+	return protection.DescribeProtected(r)
 }
 
 // OfNamespace says why nothing in a namespace is touched; empty if it may be, and for what lies in none.

@@ -4,71 +4,12 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
-
-// checkTargets says whether every target that matters is known well enough to go on, else what is waited for.
-func (in *Input) checkTargets() (Plan, bool) {
-	var reason string
-	var problems []string
-	for i := range in.Spec.Targets {
-		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
-		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
-			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, ResourceName(seen.Resource))), false
-		}
-		r, problem := FindProblem(t, seen)
-		if r == "" {
-			continue
-		}
-		if reason == "" {
-			reason = r
-		}
-		problems = append(problems, problem)
-	}
-	if reason == "" {
-		return Plan{}, true
-	}
-	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
-}
-
-// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
-func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
-	if !t.IsIncluded() && !t.Delete {
-		return "", ""
-	}
-	asNull := t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
-	missing := func(r string) string {
-		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
-	}
-	switch seen.State {
-	case Complete:
-		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
-			name := t.Reference.Name
-			if t.Reference.Namespace != "" {
-				name = t.Reference.Namespace + "/" + name
-			}
-			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
-		}
-		return "", ""
-	case NoSuchKind:
-		if asNull {
-			return "", ""
-		}
-		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
-	case Forbidden:
-		return v1alpha1.ReasonAccessDenied, missing(seen.Detail)
-	case Unsynced:
-		return v1alpha1.ReasonNotSynced, missing(seen.Detail)
-	default:
-		return v1alpha1.ReasonReadFailed, missing(seen.Detail)
-	}
-}
 
 // targetValues is what expressions see of the targets.
 func (in *Input) targetValues() map[string]any {

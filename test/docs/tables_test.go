@@ -243,8 +243,8 @@ func TestEvents(t *testing.T) {
 	own := len(want)
 	collect := func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.CallExpr: // p.event(kind, reason, ...)
-			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || !strings.EqualFold(s.Sel.Name, "sendEvent") {
+		case *ast.CallExpr: // p.NoteEvent(kind, reason, ...)
+			if s, ok := n.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "NoteEvent" {
 				return true
 			}
 			switch reason := n.Args[1].(type) {

@@ -112,7 +112,7 @@ type Media struct {
 
 // Journal tells people what is done for a Cleaner: Events, counters, and what its status shows.
 type Journal struct {
-	of  *cleanerstore.Stored
+	of  *cleanerstore.Store
 	To  *Media
 	mem *Memory
 	// notes are what Events are to say, in the order of their beginnings.
@@ -120,7 +120,7 @@ type Journal struct {
 }
 
 // New is about one Cleaner.
-func New(of *cleanerstore.Stored, to *Media, mem *Memory) *Journal {
+func New(of *cleanerstore.Store, to *Media, mem *Memory) *Journal {
 	return &Journal{of: of, To: to, mem: mem}
 }
 
@@ -197,11 +197,11 @@ func (m *Memory) reportRefused() (again bool) {
 
 // RememberActions adds actions to those that the status shows.
 func (p *Journal) RememberActions(actions ...v1alpha1.Action) {
-	p.mem.rememberActions(p.of.Read.State().LastActions, actions...)
+	p.mem.rememberActions(p.of.Stored.State().LastActions, actions...)
 }
 
-// SendEvent has an Event say something. Once a pass has made many, those of one reason and action share one.
-func (p *Journal) SendEvent(kind, reason, action, format string, args ...any) {
+// NoteEvent has an Event say something. Once a pass has made many, those of one reason and action share one.
+func (p *Journal) NoteEvent(kind, reason, action, format string, args ...any) {
 	text := sanitize.CleanText(fmt.Sprintf(format, args...))
 	if len(p.notes) >= EventsOfPass {
 		for _, n := range slices.Backward(p.notes) {
@@ -216,7 +216,7 @@ func (p *Journal) SendEvent(kind, reason, action, format string, args ...any) {
 
 // RecordEvents has the Events of a pass written.
 func (p *Journal) RecordEvents() {
-	c := p.of.Read
+	c := p.of.Stored
 	for _, n := range p.notes {
 		e := n.composeEvent()
 		e.Regarding = corev1.ObjectReference{
@@ -248,7 +248,7 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 			kinds = append(kinds, k)
 			first[k] = s.Reason
 		}
-		names[k] = append(names[k], s.Shown(p.of.Cleaner.GetNamespace()))
+		names[k] = append(names[k], s.Shown(p.of.Draft.GetNamespace()))
 	}
 	for _, k := range kinds {
 		w := wordsOf(k.verb)
@@ -260,22 +260,22 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 		if first[k] != "" {
 			text += " (" + first[k] + ")"
 		}
-		p.SendEvent(corev1.EventTypeNormal, reason, w.action, "%s", text)
+		p.NoteEvent(corev1.EventTypeNormal, reason, w.action, "%s", text)
 	}
 }
 
 // TellLoop warns that what a rule deletes is recreated each time.
 func (p *Journal) TellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
-	p.SendEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated every time it is %s; the operator backs off",
-		s.Rule, s.Object.Ref.NameFor(p.of.Cleaner.GetNamespace()), w.result)
+	p.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated every time it is %s; the operator backs off",
+		s.Rule, s.Object.Ref.NameFor(p.of.Draft.GetNamespace()), w.result)
 }
 
 // TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
 func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 	action := func(result string) {
 		p.RememberActions(v1alpha1.Action{
-			Object: s.Shown(p.of.Cleaner.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+			Object: s.Shown(p.of.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
 			Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
 		})
 	}
@@ -325,7 +325,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 func (p *Journal) TellTerminating(run *v1alpha1.Run, rows []life.Entry) {
 	for i, o := range run.Outcomes {
 		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
-			p.SendEvent(corev1.EventTypeWarning, v1alpha1.EventReasonStillTerminating, "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+			p.NoteEvent(corev1.EventTypeWarning, v1alpha1.EventReasonStillTerminating, "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
 		}
 	}
 }
@@ -336,7 +336,7 @@ func (p *Journal) TellFinished(run *v1alpha1.Run) {
 	if run.Result != v1alpha1.ResultCompleted {
 		kind = corev1.EventTypeWarning
 	}
-	p.SendEvent(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summarizeRun(run))
+	p.NoteEvent(kind, string(run.Result), "Finish", "run %d: %s", run.Number, summarizeRun(run))
 }
 
 // TellRun says that a run is finished.
@@ -348,18 +348,18 @@ func (p *Journal) TellRun(ctx context.Context, run *v1alpha1.Run) {
 
 // GiveUp says what could not be delivered before a deleted Cleaner goes.
 func (p *Journal) GiveUp(ctx context.Context) {
-	for _, run := range []*v1alpha1.Run{p.of.Cleaner.State().Unsent, p.of.Cleaner.State().Run} {
-		if run == nil || run.Result == "" || p.of.Cleaner.Common().CloudEventSink == "" {
+	for _, run := range []*v1alpha1.Run{p.of.Draft.State().Unsent, p.of.Draft.State().Run} {
+		if run == nil || run.Result == "" || p.of.Draft.Common().CloudEventSink == "" {
 			continue
 		}
 		log := logf.FromContext(ctx).WithValues("run", run.Number)
-		event, err := outbox.NewEvent(outbox.RefOf(p.of.Cleaner), run)
+		event, err := outbox.NewEvent(outbox.RefOf(p.of.Draft), run)
 		if err != nil {
 			log.Error(err, "The event of a run was not delivered before the Cleaner was deleted, and cannot be written")
 			continue
 		}
 		log.Info("The event of a run was not delivered before the Cleaner was deleted", "event", event.String())
-		p.SendEvent(corev1.EventTypeWarning, v1alpha1.EventReasonNotDelivered, "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
+		p.NoteEvent(corev1.EventTypeWarning, v1alpha1.EventReasonNotDelivered, "Deliver", "the event of run %d was not delivered before the Cleaner was deleted: %s", run.Number, summarizeRun(run))
 	}
 }
 
@@ -369,7 +369,7 @@ func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decide
 		life.AnswerDone: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerUnknown: "lost", life.AnswerConflict: "conflict",
 	}
 	key := p.of.Key
-	if !p.of.Cleaner.Common().IsRecurring() { // there may be one for each thing that is cleaned
+	if !p.of.Draft.Common().IsRecurring() { // there may be one for each thing that is cleaned
 		key, rule = types.NamespacedName{}, ""
 	}
 	p.To.Metrics.CountAction(key, rule, string(verb), results[a.Kind])
@@ -383,14 +383,14 @@ func (p *Journal) latestActions() []v1alpha1.Action {
 	if p.mem.Actions != nil {
 		return p.mem.Actions
 	}
-	return p.of.Read.State().LastActions
+	return p.of.Stored.State().LastActions
 }
 
 // currentCounters are those of the status, with what this process has done since.
 func (p *Journal) currentCounters() *v1alpha1.Counters {
 	if p.mem.counters == nil {
 		p.mem.counters = &v1alpha1.Counters{}
-		if before := p.of.Read.State().Counters; before != nil {
+		if before := p.of.Stored.State().Counters; before != nil {
 			*p.mem.counters = *before
 		}
 	}
@@ -412,7 +412,7 @@ func AtSecond(c clock.PassiveClock) metav1.Time { return metav1.NewTime(c.Now().
 // SendReport writes the drafted status with actions and counters, if it has changed, at most once a second. Otherwise it returns when it may.
 func (p *Journal) SendReport(ctx context.Context, now time.Time) (due time.Time, err error) {
 	if p.mem.Actions != nil {
-		p.of.Cleaner.State().LastActions = slices.Clone(p.mem.Actions)
+		p.of.Draft.State().LastActions = slices.Clone(p.mem.Actions)
 	}
 	sent, due, err := p.of.WriteReport(ctx, now, p.mem.counters)
 	if apierrors.IsInvalid(err) && !p.mem.reportRefused() {

@@ -198,9 +198,9 @@ func TestTellFinalizers(t *testing.T) {
 func TestEventsAreShared(t *testing.T) {
 	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
 	for n := range EventsOfPass + 2 {
-		j.SendEvent(corev1.EventTypeNormal, "Deleted", "Delete", "rule %d", n)
+		j.NoteEvent(corev1.EventTypeNormal, "Deleted", "Delete", "rule %d", n)
 	}
-	j.SendEvent(corev1.EventTypeWarning, "Failed", "Delete", "another one")
+	j.NoteEvent(corev1.EventTypeWarning, "Failed", "Delete", "another one")
 	j.RecordEvents()
 	if n := len(to.heard); n != EventsOfPass+1 || !strings.HasSuffix(to.heard[EventsOfPass-1], ": rule 15; rule 16; rule 17") {
 		t.Errorf("%d Events, of which the last but one says %q", n, to.heard[n-2])
@@ -219,7 +219,7 @@ func TestTellRuns(t *testing.T) {
 	j.TellTerminating(left, []life.Entry{{Finalizers: []string{"example.com/x"}}})
 	j.TellFinished(left)
 	j.TellFinished(&v1alpha1.Run{Number: 5, Result: v1alpha1.ResultCompleted})
-	j.of.Cleaner.State().Run = done
+	j.of.Draft.State().Run = done
 	j.GiveUp(t.Context())
 	j.RecordEvents()
 	want := []string{
@@ -376,9 +376,9 @@ func TestSendReport(t *testing.T) {
 			if err := v1alpha1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(j.of.Read.DeepCopyOwner()).WithStatusSubresource(j.of.Read).Build()
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(j.of.Stored.DeepCopyOwner()).WithStatusSubresource(j.of.Stored).Build()
 			j.of.API.Client, j.of.API.Lease = &refusing{api, tc.refuses}, leading{}
-			j.of.Read.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
+			j.of.Stored.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
 			s := deletePod("a")
 			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
 			var err error

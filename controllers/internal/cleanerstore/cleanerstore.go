@@ -44,19 +44,19 @@ type API struct {
 	Clock  clock.PassiveClock
 }
 
-// Stored is the Cleaner as it is stored: what was read of it, and the only one who writes it.
-type Stored struct {
-	API     *API
-	Key     types.NamespacedName
-	Cleaner v1alpha1.Owner // as read or as last written; its status is the draft of the report
-	Read    v1alpha1.Owner // the same without the draft
-	Ring    signing.Ring
-	memory  *Memory
+// Store is one Cleaner: what is stored of it, and the draft of what to write. No other type writes Cleaners.
+type Store struct {
+	API    *API
+	Key    types.NamespacedName
+	Draft  v1alpha1.Owner // as read or as last written, but its status is the draft of the report
+	Stored v1alpha1.Owner // as read or as last written
+	Ring   signing.Ring
+	memory *Memory
 }
 
-// New returns a Stored for a Cleaner as it was read. The memory outlives it.
-func New(api *API, key types.NamespacedName, c v1alpha1.Owner, mem *Memory) *Stored {
-	return &Stored{API: api, Key: key, Cleaner: c, Read: c.DeepCopyOwner(), memory: mem}
+// New returns a Store for a Cleaner as it was read. The memory outlives it.
+func New(api *API, key types.NamespacedName, c v1alpha1.Owner, mem *Memory) *Store {
+	return &Store{API: api, Key: key, Draft: c, Stored: c.DeepCopyOwner(), memory: mem}
 }
 
 // Memory is what this process remembers of what is stored. Losing it costs reads of the Cleaner.
@@ -86,7 +86,7 @@ func (m *Memory) rememberRecord(s *v1alpha1.CleanerStatus) {
 
 // writeCleaner writes a change of the Cleaner that decides something. It fails on a conflict, and never sends from a process that may no
 // longer be the leader. before is the part of what was read that may change: the rest, which may be thousands of rows, is not compared.
-func (p *Stored) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
+func (p *Store) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
 	if !p.API.Lease.Fresh() {
 		return ErrNotLeader
 	}
@@ -102,9 +102,9 @@ func (p *Stored) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner,
 }
 
 // WriteStatus writes the record, signed.
-func (p *Stored) WriteStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
+func (p *Store) WriteStatus(ctx context.Context, change func(s *v1alpha1.CleanerStatus)) error {
 	before := p.ReadMetadata()
-	*before.State() = signedrecords.CopyRecord(p.Read.State())
+	*before.State() = signedrecords.CopyRecord(p.Stored.State())
 	err := p.writeCleaner(before, func(c v1alpha1.Owner, from client.Patch) error {
 		return p.API.Client.Status().Patch(ctx, c, from)
 	}, func(c v1alpha1.Owner) error {
@@ -112,14 +112,14 @@ func (p *Stored) WriteStatus(ctx context.Context, change func(s *v1alpha1.Cleane
 		return signedrecords.SignRecord(p.Ring, c, c.State(), p.API.Clock.Now())
 	})
 	if err == nil {
-		p.memory.verified = verified{p.Read.GetResourceVersion(), p.Ring.SignerID()}
-		p.memory.rememberRecord(p.Read.State())
+		p.memory.verified = verified{p.Stored.GetResourceVersion(), p.Ring.SignerID()}
+		p.memory.rememberRecord(p.Stored.State())
 	}
 	return err
 }
 
 // WriteMetadata writes labels, annotations and finalizers.
-func (p *Stored) WriteMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
+func (p *Store) WriteMetadata(ctx context.Context, change func(c v1alpha1.Owner)) error {
 	before := p.ReadMetadata()
 	if err := p.completeFinalizers(ctx, before); err != nil {
 		return err
@@ -133,14 +133,14 @@ func (p *Stored) WriteMetadata(ctx context.Context, change func(c v1alpha1.Owner
 }
 
 // ReadMetadata returns the metadata of the Cleaner as it was read, and nothing else.
-func (p *Stored) ReadMetadata() v1alpha1.Owner {
-	if c, ok := p.Read.(*v1alpha1.ClusterCleaner); ok {
+func (p *Store) ReadMetadata() v1alpha1.Owner {
+	if c, ok := p.Stored.(*v1alpha1.ClusterCleaner); ok {
 		out := &v1alpha1.ClusterCleaner{ObjectMeta: c.ObjectMeta}
 		out.ManagedFields = nil
 		return out
 	}
 	out := &v1alpha1.Cleaner{}
-	if c, ok := p.Read.(*v1alpha1.Cleaner); ok {
+	if c, ok := p.Stored.(*v1alpha1.Cleaner); ok {
 		out.ObjectMeta = c.ObjectMeta
 	}
 	out.ManagedFields = nil
@@ -148,19 +148,19 @@ func (p *Stored) ReadMetadata() v1alpha1.Owner {
 }
 
 // adoptAnswer replaces the Cleaner by the one in the API server's response. It keeps the draft of the report.
-func (p *Stored) adoptAnswer(c v1alpha1.Owner) {
-	draft := *p.Cleaner.State()
-	p.Read = c
-	p.Cleaner = c.DeepCopyOwner()
+func (p *Store) adoptAnswer(c v1alpha1.Owner) {
+	draft := *p.Draft.State()
+	p.Stored = c
+	p.Draft = c.DeepCopyOwner()
 	p.memory.Written = c.GetResourceVersion()
-	now := p.Cleaner.State()
+	now := p.Draft.State()
 	draft.Runs, draft.Run, draft.Unsent, draft.LastScheduleTime = now.Runs, now.Run, now.Unsent, now.LastScheduleTime
 	draft.RecordedAt, draft.Signature = now.RecordedAt, now.Signature
 	*now = draft
 }
 
 // completeFinalizers adds the finalizers that the cache may have dropped: a patch replaces the list.
-func (p *Stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
+func (p *Store) completeFinalizers(ctx context.Context, of v1alpha1.Owner) error {
 	if len(of.GetFinalizers()) < cachetrim.MaxCachedFinalizers {
 		return nil
 	}
@@ -177,18 +177,18 @@ func (p *Stored) completeFinalizers(ctx context.Context, of v1alpha1.Owner) erro
 
 // BelieveRecord says whether the record of the Cleaner is one of this operator, and whether the key that signs now has signed it.
 // Each version is verified once per key.
-func (p *Stored) BelieveRecord() (current bool, err error) {
-	at := verified{p.Read.GetResourceVersion(), p.Ring.SignerID()}
+func (p *Store) BelieveRecord() (current bool, err error) {
+	at := verified{p.Stored.GetResourceVersion(), p.Ring.SignerID()}
 	if at.version != "" && p.memory.verified == at {
 		return true, nil
 	}
-	if current, err = signedrecords.VerifyRecord(p.Ring, p.Read); err != nil {
+	if current, err = signedrecords.VerifyRecord(p.Ring, p.Stored); err != nil {
 		return false, err
 	}
-	if p.memory.isOutdated(p.Read.State()) {
+	if p.memory.isOutdated(p.Stored.State()) {
 		return false, signedrecords.ErrForeign
 	}
-	p.memory.rememberRecord(p.Read.State())
+	p.memory.rememberRecord(p.Stored.State())
 	if current {
 		p.memory.verified = at
 	}
@@ -196,19 +196,19 @@ func (p *Stored) BelieveRecord() (current bool, err error) {
 }
 
 // RenewRecord signs the record again with the current key, because old keys expire.
-func (p *Stored) RenewRecord(ctx context.Context) {
+func (p *Store) RenewRecord(ctx context.Context) {
 	if err := p.WriteStatus(ctx, func(*v1alpha1.CleanerStatus) {}); err != nil { // it counts as it is; the next pass tries again
 		logf.FromContext(ctx).V(4).Info("The record was not signed again", "error", err.Error())
 	}
 }
 
 // RenewAuthor has the annotation name the Cleaner's UID, and be signed by the key that signs now. Its author stays.
-func (p *Stored) RenewAuthor(ctx context.Context) {
-	who, err := author.Read(p.Ring, p.Read)
-	if err != nil || !who.NeedsRenewal || p.Cleaner.GetDeletionTimestamp() != nil {
+func (p *Store) RenewAuthor(ctx context.Context) {
+	who, err := author.Read(p.Ring, p.Stored)
+	if err != nil || !who.NeedsRenewal || p.Draft.GetDeletionTimestamp() != nil {
 		return
 	}
-	value, err := author.Renew(p.Ring, p.Read, who)
+	value, err := author.Renew(p.Ring, p.Stored, who)
 	if err == nil {
 		err = p.WriteMetadata(ctx, func(c v1alpha1.Owner) {
 			annotations := c.GetAnnotations() // of a copy, with the author that was read
@@ -222,13 +222,13 @@ func (p *Stored) RenewAuthor(ctx context.Context) {
 }
 
 // RemoveFinalizer lets the Cleaner go, if it is deleted.
-func (p *Stored) RemoveFinalizer(ctx context.Context) error {
+func (p *Store) RemoveFinalizer(ctx context.Context) error {
 	return p.WriteMetadata(ctx, func(c v1alpha1.Owner) { controllerutil.RemoveFinalizer(c, v1alpha1.Finalizer) })
 }
 
 // RereadCleaner replaces the Cleaner by its current version. If another client has written the record meanwhile, the next pass deals with
 // it.
-func (p *Stored) RereadCleaner(ctx context.Context) error {
+func (p *Store) RereadCleaner(ctx context.Context) error {
 	c := v1alpha1.NewOwner(p.Key.Namespace)
 	if err := p.API.Live.Get(ctx, p.Key, c); err != nil {
 		return err
@@ -241,13 +241,13 @@ func (p *Stored) RereadCleaner(ctx context.Context) error {
 }
 
 // RequestedAt is the last request for an evaluation, as status shows it; empty if there is none.
-func (p *Stored) RequestedAt() string {
-	return sanitize.CleanText(p.Cleaner.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
+func (p *Store) RequestedAt() string {
+	return sanitize.CleanText(p.Draft.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 }
 
 // CreatedAt is when the Cleaner was created, by the API server's clock.
-func (p *Stored) CreatedAt() time.Time {
-	at := p.Cleaner.GetCreationTimestamp()
+func (p *Store) CreatedAt() time.Time {
+	at := p.Draft.GetCreationTimestamp()
 	return at.Time
 }
 
@@ -256,14 +256,14 @@ const reportEvery = time.Second
 
 // WriteReport writes the draft if it differs from what was read, at most once a second; else it says when it may. Counters go with it,
 // and are alone no reason to write.
-func (p *Stored) WriteReport(ctx context.Context, now time.Time, counters *v1alpha1.Counters) (sent bool, due time.Time, err error) {
-	leaving := p.Cleaner.GetDeletionTimestamp() != nil && len(p.Cleaner.GetFinalizers()) == 0
-	p.Cleaner.State().Counters = p.Read.State().Counters
-	if leaving || equality.Semantic.DeepEqual(p.Cleaner.State(), p.Read.State()) {
+func (p *Store) WriteReport(ctx context.Context, now time.Time, counters *v1alpha1.Counters) (sent bool, due time.Time, err error) {
+	leaving := p.Draft.GetDeletionTimestamp() != nil && len(p.Draft.GetFinalizers()) == 0
+	p.Draft.State().Counters = p.Stored.State().Counters
+	if leaving || equality.Semantic.DeepEqual(p.Draft.State(), p.Stored.State()) {
 		return false, time.Time{}, nil
 	}
 	if counters != nil {
-		p.Cleaner.State().Counters = new(*counters)
+		p.Draft.State().Counters = new(*counters)
 	}
 	if due = p.memory.reported.Add(reportEvery); now.Before(due) {
 		return false, due, nil
@@ -281,7 +281,7 @@ func (p *Stored) WriteReport(ctx context.Context, now time.Time, counters *v1alp
 		return false, time.Time{}, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.Key, err)
 	}
 	faults.PassPoint("after a report")
-	if p.Cleaner.State().LastRequestedAt != p.Read.State().LastRequestedAt { // then it was written over the record that was read
+	if p.Draft.State().LastRequestedAt != p.Stored.State().LastRequestedAt { // then it was written over the record that was read
 		p.memory.rememberRecord(next.State())
 	}
 	p.memory.reported = now
@@ -292,9 +292,9 @@ func (p *Stored) WriteReport(ctx context.Context, now time.Time, counters *v1alp
 // reportPatch returns the difference between the draft and what was read. It names the Cleaner's UID, so that it never lands on another
 // Cleaner of the same name. It leaves out the record, which may have thousands of rows, except for the answered request: with that the
 // record is signed again, if it is believed, and still the one that was read.
-func (p *Stored) reportPatch() (client.Patch, error) {
+func (p *Store) reportPatch() (client.Patch, error) {
 	before, next := p.ReadMetadata(), p.ReadMetadata()
-	*before.State(), *next.State() = *p.Read.State(), *p.Cleaner.State()
+	*before.State(), *next.State() = *p.Stored.State(), *p.Draft.State()
 	answers := before.State().LastRequestedAt != next.State().LastRequestedAt
 	if answers {
 		if _, err := p.BelieveRecord(); err != nil { // a signature would make it one of this operator
@@ -309,8 +309,8 @@ func (p *Stored) reportPatch() (client.Patch, error) {
 		s.Runs, s.Run, s.Unsent, s.LastScheduleTime, s.RecordedAt, s.Signature = 0, nil, nil, nil, nil, ""
 	}
 	if answers {
-		before.State().Signature, next.State().Signature = p.Read.State().Signature, signature
-		before.State().RecordedAt, next.State().RecordedAt = p.Read.State().RecordedAt, recorded
+		before.State().Signature, next.State().Signature = p.Stored.State().Signature, signature
+		before.State().RecordedAt, next.State().RecordedAt = p.Stored.State().RecordedAt, recorded
 	}
 	text, err := client.MergeFrom(before).Data(next)
 	if err != nil {
@@ -320,9 +320,9 @@ func (p *Stored) reportPatch() (client.Patch, error) {
 	if err := json.Unmarshal(text, &patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.Key, err)
 	}
-	metadata := map[string]any{"uid": p.Cleaner.GetUID()}
+	metadata := map[string]any{"uid": p.Draft.GetUID()}
 	if patch["metadata"] = metadata; answers {
-		metadata["resourceVersion"] = p.Read.GetResourceVersion()
+		metadata["resourceVersion"] = p.Stored.GetResourceVersion()
 	}
 	if text, err = json.Marshal(patch); err != nil {
 		return nil, fmt.Errorf("cannot write the status of Cleaner %q: %w", p.Key, err)

@@ -41,7 +41,7 @@ type leading bool
 func (l leading) Fresh() bool { return bool(l) }
 
 // read is a Cleaner as it was read, with an open run, whose record is signed.
-func read(t *testing.T) *Stored {
+func read(t *testing.T) *Store {
 	t.Helper()
 	ring, err := signing.NewRing([]signing.Key{signing.NewKey(now)}, signing.RotationPolicy{}, now)
 	if err != nil {
@@ -55,12 +55,12 @@ func read(t *testing.T) *Stored {
 	o := New(&API{Lease: leading(true), Clock: clocktesting.NewFakePassiveClock(now)}, types.NamespacedName{Namespace: "shop", Name: "c"}, c, &Memory{})
 	o.Ring = ring
 	signIt(t, o, c)
-	o.Read = c.DeepCopy()
+	o.Stored = c.DeepCopy()
 	return o
 }
 
 // signIt signs the record of a Cleaner.
-func signIt(t *testing.T, o *Stored, c v1alpha1.Owner) {
+func signIt(t *testing.T, o *Store, c v1alpha1.Owner) {
 	t.Helper()
 	if err := signedrecords.SignRecord(o.Ring, c, c.State(), now); err != nil {
 		t.Fatal(err)
@@ -93,23 +93,23 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 	}
 	const cleaner = "/apis/cleaner.vtex.dev/v1alpha1/namespaces/shop/cleaners/c"
 	cases := map[string]struct {
-		write      func(p *Stored) error
+		write      func(p *Store) error
 		path, body string
 	}{
 		"Finalizer": {
-			write: func(p *Stored) error {
+			write: func(p *Store) error {
 				return p.WriteMetadata(t.Context(), func(c v1alpha1.Owner) { controllerutil.AddFinalizer(c, v1alpha1.Finalizer) })
 			},
 			path: cleaner, body: `{"metadata":{"finalizers":["cleaner.vtex.dev/run"],"resourceVersion":"7"}}`,
 		},
 		"Record": {
-			write: func(p *Stored) error {
+			write: func(p *Store) error {
 				return p.WriteStatus(t.Context(), func(s *v1alpha1.CleanerStatus) { s.Run.Rows, s.Run.Result = nil, v1alpha1.ResultPartial })
 			},
 			path: cleaner + "/status", body: `{"metadata":{"resourceVersion":"7"},"status":{"recordedAt":"…","run":{"result":"Partial","rows":null},"signature":"…"}}`,
 		},
 		"Report": {
-			write: func(p *Stored) error {
+			write: func(p *Store) error {
 				_, _, err := p.WriteReport(t.Context(), now, nil)
 				return err
 			},
@@ -120,9 +120,9 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := read(t)
 			o.API.Client = to
-			o.Read.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
-			o.Cleaner.State().ObservedGeneration = 3 // a draft of the report
-			o.Cleaner.State().Runs, o.Cleaner.State().Run = 9, nil
+			o.Stored.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl"}})
+			o.Draft.State().ObservedGeneration = 3 // a draft of the report
+			o.Draft.State().Runs, o.Draft.State().Run = 9, nil
 			if err := tc.write(o); err != nil {
 				t.Fatal(err)
 			}
@@ -130,8 +130,8 @@ func TestAWriteNamesOnlyWhatItIsFor(t *testing.T) {
 			if path != tc.path || body != tc.body {
 				t.Errorf("sent to %s:\n%s\nwant to %s:\n%s", path, body, tc.path, tc.body)
 			}
-			if name != "Report" && (o.Read.GetResourceVersion() != "8" || o.Read.Common().TTL != "1h" || o.Cleaner.State().Runs != 1 || o.Cleaner.State().ObservedGeneration != 3) {
-				t.Errorf("the answer was not taken: read %+v, draft %+v", o.Read, o.Cleaner.State())
+			if name != "Report" && (o.Stored.GetResourceVersion() != "8" || o.Stored.Common().TTL != "1h" || o.Draft.State().Runs != 1 || o.Draft.State().ObservedGeneration != 3) {
+				t.Errorf("the answer was not taken: read %+v, draft %+v", o.Stored, o.Draft.State())
 			}
 		})
 	}
@@ -142,8 +142,8 @@ func TestAnAnswerIsSigned(t *testing.T) {
 	for name, request := range map[string]string{"Answer": "now", "AReport": ""} {
 		t.Run(name, func(t *testing.T) {
 			o := read(t)
-			o.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: request})
-			o.Cleaner.State().LastRequestedAt = request
+			o.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: request})
+			o.Draft.State().LastRequestedAt = request
 			patch, err := o.reportPatch()
 			if err != nil {
 				t.Fatal(err)
@@ -152,7 +152,7 @@ func TestAnAnswerIsSigned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before, err := json.Marshal(o.Read)
+			before, err := json.Marshal(o.Stored)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -177,22 +177,22 @@ func TestAnAnswerIsSigned(t *testing.T) {
 // An answer signs the whole record. So none is written over a record that is not believed, whatever was verified before.
 func TestAnAnswerSignsNoForgedRecord(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(o *Stored, c *v1alpha1.Cleaner)
+		change func(o *Store, c *v1alpha1.Cleaner)
 		want   error
 	}{
-		"AsVerified": {func(*Stored, *v1alpha1.Cleaner) {}, nil},
-		"VerifiedUnderAnotherVersion": {func(o *Stored, _ *v1alpha1.Cleaner) { // its metadata were written since
+		"AsVerified": {func(*Store, *v1alpha1.Cleaner) {}, nil},
+		"VerifiedUnderAnotherVersion": {func(o *Store, _ *v1alpha1.Cleaner) { // its metadata were written since
 			o.memory.verified.version = "6"
 		}, nil},
-		"Forged": {func(o *Stored, c *v1alpha1.Cleaner) {
+		"Forged": {func(o *Store, c *v1alpha1.Cleaner) {
 			o.memory.verified.version = "6"
 			c.Status.Run.Rows = []string{"targets.pods pods/v1 shop/b 0f6d1f1c-0000-4000-8000-000000000002 2"}
 		}, signedrecords.ErrForeign},
-		"Never": {func(o *Stored, c *v1alpha1.Cleaner) {
+		"Never": {func(o *Store, c *v1alpha1.Cleaner) {
 			o.memory.verified, o.memory.Record = verified{}, nil
 			c.Status.Run.ServiceAccountName = "admin"
 		}, signedrecords.ErrForeign},
-		"Earlier": {func(o *Stored, c *v1alpha1.Cleaner) {
+		"Earlier": {func(o *Store, c *v1alpha1.Cleaner) {
 			o.memory.verified = verified{}
 			later := c.DeepCopy()
 			signIt(t, o, later)
@@ -204,13 +204,13 @@ func TestAnAnswerSignsNoForgedRecord(t *testing.T) {
 			if _, err := o.BelieveRecord(); err != nil {
 				t.Fatal(err)
 			}
-			tc.change(o, o.Read.(*v1alpha1.Cleaner))
-			*o.Cleaner.State() = *o.Read.State().DeepCopy()
-			o.Cleaner.State().LastRequestedAt = "now"
+			tc.change(o, o.Stored.(*v1alpha1.Cleaner))
+			*o.Draft.State() = *o.Stored.State().DeepCopy()
+			o.Draft.State().LastRequestedAt = "now"
 			if patch, err := o.reportPatch(); !errors.Is(err, tc.want) || (patch == nil) != (tc.want != nil) {
 				t.Errorf("got %v and %v, want %v", patch, err, tc.want)
 			}
-			o.Cleaner.State().LastRequestedAt = o.Read.State().LastRequestedAt
+			o.Draft.State().LastRequestedAt = o.Stored.State().LastRequestedAt
 			if _, err := o.reportPatch(); err != nil {
 				t.Errorf("a report without an answer: %v", err)
 			}
@@ -246,7 +246,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := read(t)
-			c := o.Read.(*v1alpha1.Cleaner)
+			c := o.Stored.(*v1alpha1.Cleaner)
 			signIt(t, o, c)
 			earlier := c.DeepCopy()
 			if _, err := o.BelieveRecord(); err != nil {
@@ -258,7 +258,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.change(earlier, c)
-			o.Read, o.memory.verified = earlier, verified{}
+			o.Stored, o.memory.verified = earlier, verified{}
 			if _, err := o.BelieveRecord(); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -266,7 +266,7 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 	}
 	t.Run("Never", func(t *testing.T) {
 		o := read(t)
-		o.Read, o.memory = &v1alpha1.Cleaner{}, &Memory{}
+		o.Stored, o.memory = &v1alpha1.Cleaner{}, &Memory{}
 		if _, err := o.BelieveRecord(); err != nil {
 			t.Error(err)
 		}
@@ -276,40 +276,40 @@ func TestAnEarlierRecordIsNotBelieved(t *testing.T) {
 // What is read after the operator has deleted a Cleaner is not believed either, before it is verified.
 func TestARecordThatIsReadAgainIsVerified(t *testing.T) {
 	o := read(t)
-	before := o.Read
+	before := o.Stored
 	now := before.(*v1alpha1.Cleaner).DeepCopy()
 	now.ResourceVersion, now.Status.Run.Number = "8", 99
 	o.API.Live = forging{now: now}
-	if err := o.RereadCleaner(t.Context()); !errors.Is(err, ErrOutdated) || o.Read != before {
-		t.Errorf("got %v, and run %d", err, o.Read.State().Run.Number)
+	if err := o.RereadCleaner(t.Context()); !errors.Is(err, ErrOutdated) || o.Stored != before {
+		t.Errorf("got %v, and run %d", err, o.Stored.State().Run.Number)
 	}
 	signIt(t, o, now)
-	if err := o.RereadCleaner(t.Context()); err != nil || o.Read.State().Run.Number != 99 {
-		t.Errorf("signed: got %v, and run %d", err, o.Read.State().Run.Number)
+	if err := o.RereadCleaner(t.Context()); err != nil || o.Stored.State().Run.Number != 99 {
+		t.Errorf("signed: got %v, and run %d", err, o.Stored.State().Run.Number)
 	}
 }
 
 // A report is written when it says something new, at most once a second, and by the leader alone.
 func TestSendReport(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change   func(o *Stored)
+		change   func(o *Store)
 		counters *v1alpha1.Counters
 		sent     bool
 		due      time.Time
 		err      error
 	}{
-		"News":         {change: func(o *Stored) { o.Cleaner.State().ObservedGeneration = 3 }, counters: &v1alpha1.Counters{Acted: 5}, sent: true},
-		"NoNews":       {change: func(*Stored) {}},
-		"CountersOnly": {change: func(*Stored) {}, counters: &v1alpha1.Counters{Acted: 5}},
-		"TooSoon": {change: func(o *Stored) {
-			o.Cleaner.State().ObservedGeneration, o.memory.reported = 3, now.Add(-reportEvery/2)
+		"News":         {change: func(o *Store) { o.Draft.State().ObservedGeneration = 3 }, counters: &v1alpha1.Counters{Acted: 5}, sent: true},
+		"NoNews":       {change: func(*Store) {}},
+		"CountersOnly": {change: func(*Store) {}, counters: &v1alpha1.Counters{Acted: 5}},
+		"TooSoon": {change: func(o *Store) {
+			o.Draft.State().ObservedGeneration, o.memory.reported = 3, now.Add(-reportEvery/2)
 		}, due: now.Add(reportEvery / 2)},
-		"Leaving": {change: func(o *Stored) {
-			o.Cleaner.State().ObservedGeneration = 3
-			o.Cleaner.SetDeletionTimestamp(new(metav1.NewTime(now)))
+		"Leaving": {change: func(o *Store) {
+			o.Draft.State().ObservedGeneration = 3
+			o.Draft.SetDeletionTimestamp(new(metav1.NewTime(now)))
 		}},
-		"NotLeader": {change: func(o *Stored) {
-			o.Cleaner.State().ObservedGeneration, o.API.Lease = 3, leading(false)
+		"NotLeader": {change: func(o *Store) {
+			o.Draft.State().ObservedGeneration, o.API.Lease = 3, leading(false)
 		}, err: ErrNotLeader},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestSendReport(t *testing.T) {
 			if err := v1alpha1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			o.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.Read.DeepCopyOwner()).WithStatusSubresource(o.Read).Build()
+			o.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.Stored.DeepCopyOwner()).WithStatusSubresource(o.Stored).Build()
 			tc.change(o)
 			sent, due, err := o.WriteReport(t.Context(), now, tc.counters)
 			if sent != tc.sent || !due.Equal(tc.due) || !errors.Is(err, tc.err) {

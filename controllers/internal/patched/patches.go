@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 const (
@@ -29,8 +29,8 @@ type Patches map[types.UID]patched
 
 // patched is what was made of one object.
 type patched struct {
-	version string                   // as the last request was answered
-	made    map[patchID][]hashes.Sum // the items that it was for
+	version string                       // as the last request was answered
+	made    map[patchID][]stringhash.Sum // the items that it was for
 	at      time.Time
 }
 
@@ -54,11 +54,11 @@ func (p Patches) NotePatch(s *plan.Step, named, answered string, now time.Time) 
 	e.version, e.at, e.made = answered, now, maps.Clone(e.made)
 	if s.Verb == plan.VerbPatch {
 		if e.made == nil {
-			e.made = map[patchID][]hashes.Sum{}
+			e.made = map[patchID][]stringhash.Sum{}
 		}
-		items := make([]hashes.Sum, len(s.Keys))
+		items := make([]stringhash.Sum, len(s.Keys))
 		for i, key := range s.Keys {
-			items[i] = hashes.SumOf(key)
+			items[i] = stringhash.SumOf(key)
 		}
 		e.made[patchID{s.Rule, s.Action}] = items
 	}
@@ -72,11 +72,11 @@ func (p Patches) HasStood(s *plan.Step, version string, now time.Time) bool {
 	if !known || e.version != version || !was {
 		return false
 	}
-	of := make(map[hashes.Sum]bool, len(made))
+	of := make(map[stringhash.Sum]bool, len(made))
 	for _, key := range made {
 		of[key] = true
 	}
-	if slices.ContainsFunc(s.Keys, func(key string) bool { return !of[hashes.SumOf(key)] }) {
+	if slices.ContainsFunc(s.Keys, func(key string) bool { return !of[stringhash.SumOf(key)] }) {
 		return false
 	}
 	e.at = now
@@ -94,7 +94,7 @@ func (p Patches) CountBytes() (n int64) {
 	for _, e := range p {
 		n += patchedBytes
 		for _, items := range e.made {
-			n += madeBytes + int64(len(items))*int64(len(hashes.Sum{}))
+			n += madeBytes + int64(len(items))*int64(len(stringhash.Sum{}))
 		}
 	}
 	return n

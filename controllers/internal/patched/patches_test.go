@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // A patch need not be made again while its object is as the last deed left it.
@@ -66,7 +66,7 @@ func TestPatchesAreCounted(t *testing.T) {
 		t.Errorf("%d bytes are taken by nothing", p.CountBytes())
 	}
 	p.NotePatch(step, "7", "8", now)
-	if want := int64(patchedBytes + madeBytes + 2*len(hashes.Sum{})); p.CountBytes() != want {
+	if want := int64(patchedBytes + madeBytes + 2*len(stringhash.Sum{})); p.CountBytes() != want {
 		t.Errorf("%d bytes are taken, want %d", p.CountBytes(), want)
 	}
 	p.HasStood(step, "8", now.Add(forgetPatches))

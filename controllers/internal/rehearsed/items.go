@@ -11,12 +11,12 @@ import (
 	"maps"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // Items are items of rules, each with the mark of what is done for it.
-type Items map[hashes.Sum]uint64
+type Items map[stringhash.Sum]uint64
 
 // itemBytes is about how much memory one of them takes.
 const itemBytes = 80
@@ -34,7 +34,7 @@ func MarkItems(p plan.Plan) Items {
 		if s.Patch != nil && len(s.Keys) == 1 {
 			text += " " + string(s.Patch.Body)
 		}
-		sum := hashes.SumOf(text)
+		sum := stringhash.SumOf(text)
 		for _, item := range s.ListItems() {
 			key := item.Sum()
 			out[key] = out[key]*31 + binary.LittleEndian.Uint64(sum[:])
@@ -58,7 +58,7 @@ func (r Items) AddStep(s *plan.Step, marks Items) {
 
 // ForgetOthers drops the items for which something else, or nothing, would be done now.
 func (r Items) ForgetOthers(now Items) {
-	maps.DeleteFunc(r, func(item hashes.Sum, mark uint64) bool { return now[item] != mark })
+	maps.DeleteFunc(r, func(item stringhash.Sum, mark uint64) bool { return now[item] != mark })
 }
 
 // LeaveOut is what a plan does for other items.

@@ -11,8 +11,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -23,7 +23,7 @@ func full() *Items {
 	item := plan.ItemKey{Rule: "r", Key: "k"}
 	o := plan.Object{Ref: plan.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
-	m.Holds = fortimers.Holds{"r": {Since: map[hashes.Sum]fortimers.Hold{item.Sum(): {Since: epoch}}}}
+	m.Holds = fortimers.Holds{"r": {Since: map[stringhash.Sum]fortimers.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
 	for range 5 {
 		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // reportBytes is about how much memory it takes to remember that a report was made.
@@ -19,7 +19,7 @@ const reportBytes = 80
 // Reports are the items that were reported, and what the reports said. Without room to remember more, the others are reported again once
 // in a while. The zero value remembers none, and has room for all.
 type Reports struct {
-	made  map[string]map[hashes.Sum]hashes.Sum // by rule
+	made  map[string]map[stringhash.Sum]stringhash.Sum // by rule
 	count int
 	// room is how many there is room for, if that is bounded.
 	room    int
@@ -30,22 +30,22 @@ type Reports struct {
 
 // HasReport reports whether a report was made, or must wait because it is unknown whether it was made.
 func (r *Reports) HasReport(item plan.ItemKey, what string, now time.Time) bool {
-	made, known := r.made[item.Rule][hashes.SumOf(item.Key)]
+	made, known := r.made[item.Rule][stringhash.SumOf(item.Key)]
 	if !known {
 		return now.Before(r.again)
 	}
-	return made == hashes.SumOf(what)
+	return made == stringhash.SumOf(what)
 }
 
 // HasItem reports whether any report of the item was made, or whether that is unknown.
 func (r *Reports) HasItem(item plan.ItemKey, now time.Time) bool {
-	_, known := r.made[item.Rule][hashes.SumOf(item.Key)]
+	_, known := r.made[item.Rule][stringhash.SumOf(item.Key)]
 	return known || now.Before(r.again)
 }
 
 // NoteReport records a report. If there is no room to remember it, no report that is not remembered is made again for a while.
 func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait time.Duration) {
-	key := hashes.SumOf(item.Key)
+	key := stringhash.SumOf(item.Key)
 	if _, known := r.made[item.Rule][key]; !known {
 		if r.bounded && r.count >= r.room {
 			r.again = now.Add(wait)
@@ -54,27 +54,27 @@ func (r *Reports) NoteReport(item plan.ItemKey, what string, now time.Time, wait
 		r.count++
 	}
 	if r.made == nil {
-		r.made = map[string]map[hashes.Sum]hashes.Sum{}
+		r.made = map[string]map[stringhash.Sum]stringhash.Sum{}
 	}
 	if r.made[item.Rule] == nil {
-		r.made[item.Rule] = map[hashes.Sum]hashes.Sum{}
+		r.made[item.Rule] = map[stringhash.Sum]stringhash.Sum{}
 	}
-	r.made[item.Rule][key] = hashes.SumOf(what)
+	r.made[item.Rule][key] = stringhash.SumOf(what)
 }
 
 // KeepWanted forgets all items but those that are wanted, and those of rules that something is wrong with.
 func (r *Reports) KeepWanted(wanted map[plan.ItemKey]bool, wrong map[string]bool) {
-	keep := map[string]map[hashes.Sum]bool{}
+	keep := map[string]map[stringhash.Sum]bool{}
 	for item := range wanted {
 		if keep[item.Rule] == nil {
-			keep[item.Rule] = map[hashes.Sum]bool{}
+			keep[item.Rule] = map[stringhash.Sum]bool{}
 		}
-		keep[item.Rule][hashes.SumOf(item.Key)] = true
+		keep[item.Rule][stringhash.SumOf(item.Key)] = true
 	}
 	r.count = 0
 	for rule, made := range r.made {
 		if !wrong[rule] {
-			maps.DeleteFunc(made, func(item, _ hashes.Sum) bool { return !keep[rule][item] })
+			maps.DeleteFunc(made, func(item, _ stringhash.Sum) bool { return !keep[rule][item] })
 		}
 		if r.count += len(made); len(made) == 0 {
 			delete(r.made, rule)

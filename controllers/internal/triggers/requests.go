@@ -78,7 +78,7 @@ func unsignedReason() dropped {
 func (p *Triggers) SeeRequest(version string) error {
 	about := p.mem.about
 	if about == "" || p.mem.aboutVersion != version {
-		own, err := author.FingerprintSpec(p.of.Cleaner)
+		own, err := author.FingerprintSpec(p.of.Draft)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (p *Triggers) JudgeRequest(ctx context.Context) {
 		return
 	}
 	now, at := p.LaggingNow(), p.of.RequestedAt()
-	if at != p.of.Read.State().LastRequestedAt && p.mem.isOpen(at, p.of.API.Clock.Now()) {
+	if at != p.of.Stored.State().LastRequestedAt && p.mem.isOpen(at, p.of.API.Clock.Now()) {
 		switch made, why := p.readRequest(now); {
 		case why.reason != "":
 			p.mem.dropRequest(at, why)
@@ -104,11 +104,11 @@ func (p *Triggers) JudgeRequest(ctx context.Context) {
 			p.mem.dropRequest(at, expiredReason(made.Time))
 		case made.Template == resolvedspec.TemplateOf(p.mem.aboutVersion):
 			p.mem.asking, p.mem.asks = made.Time, at
-		case !isCurrent(ctx, p.of.API.Live, p.of.Cleaner, made.Template): // else it waits for the watch to show the template
+		case !isCurrent(ctx, p.of.API.Live, p.of.Draft, made.Template): // else it waits for the watch to show the template
 			p.mem.dropRequest(at, outlivedReason())
 		}
 	}
-	made, state := p.mem.asking, p.of.Read.State()
+	made, state := p.mem.asking, p.of.Stored.State()
 	if made.IsZero() || !schedule.IsMissed(p.work, made, now) {
 		return
 	}
@@ -122,7 +122,7 @@ func (p *Triggers) JudgeRequest(ctx context.Context) {
 // readRequest returns when the current request was made, and for which template; or why it does not count: then the rights of its user to
 // what the Cleaner does were never reviewed. Where no webhook signs requests, a request is made when it is first seen.
 func (p *Triggers) readRequest(now time.Time) (author.Request, dropped) {
-	made, err := author.ReadRequest(p.of.Ring, p.of.Cleaner)
+	made, err := author.ReadRequest(p.of.Ring, p.of.Draft)
 	switch {
 	case err != nil && !p.policy.ActWithoutAuthor, err == nil && made.Time.After(now.Add(fastClock)):
 		return author.Request{}, unsignedReason()
@@ -143,12 +143,12 @@ func (p *Triggers) RefuseAsker(ctx context.Context, findLacks FindLacks) bool {
 	if p.mem.asking.IsZero() || p.policy.ActWithoutAuthor {
 		return false
 	}
-	made, err := author.ReadRequest(p.of.Ring, p.of.Cleaner)
+	made, err := author.ReadRequest(p.of.Ring, p.of.Draft)
 	if err != nil {
 		p.mem.dropRequest(p.mem.asks, unsignedReason())
 		return true
 	}
-	if who, err := author.Read(p.of.Ring, p.of.Cleaner); err == nil && equality.Semantic.DeepEqual(who.Author, made.Author) {
+	if who, err := author.Read(p.of.Ring, p.of.Draft); err == nil && equality.Semantic.DeepEqual(who.Author, made.Author) {
 		return false // those of the author are reviewed anyway
 	}
 	missing, err := findLacks(ctx, made.Author)
@@ -178,12 +178,12 @@ func isCurrent(ctx context.Context, live client.Reader, c v1alpha1.Owner, templa
 // that this cannot be recorded would have each restart answer it again.
 func (p *Triggers) RecordRequest(ctx context.Context) error {
 	asks := p.mem.asks
-	if p.mem.asking.IsZero() || asks == p.of.Read.State().LastRequestedAt {
+	if p.mem.asking.IsZero() || asks == p.of.Stored.State().LastRequestedAt {
 		return nil
 	}
 	err := p.of.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastRequestedAt = asks })
 	if err == nil {
-		p.of.Cleaner.State().LastRequestedAt = asks // or the report would put it back
+		p.of.Draft.State().LastRequestedAt = asks // or the report would put it back
 	}
 	return err
 }
@@ -210,13 +210,13 @@ func (p *Triggers) endOfRequest() time.Time {
 // AnswerRequest records the request for an evaluation as answered.
 func (p *Triggers) AnswerRequest() {
 	p.mem.answered = p.of.RequestedAt()
-	p.of.Cleaner.State().LastRequestedAt = p.mem.answered
+	p.of.Draft.State().LastRequestedAt = p.mem.answered
 }
 
 // PassOverRequest records a request as answered without an evaluation, where there is no schedule: its user needed no rights then, and it
 // must not have a schedule that is written later act at once.
 func (p *Triggers) PassOverRequest() {
-	if p.of.Cleaner.Common().Schedule == "" {
+	if p.of.Draft.Common().Schedule == "" {
 		p.AnswerRequest()
 	}
 }
@@ -224,7 +224,7 @@ func (p *Triggers) PassOverRequest() {
 // RepeatAnswer drafts that a request is answered that was answered before, also where that could not be recorded.
 func (p *Triggers) RepeatAnswer() {
 	if at := p.mem.answered; at != "" && at == p.of.RequestedAt() {
-		p.of.Cleaner.State().LastRequestedAt = at
+		p.of.Draft.State().LastRequestedAt = at
 	}
 }
 
@@ -239,8 +239,8 @@ func (p *Triggers) ReportRequest(r Conditions) {
 	switch why, at := p.mem.dropped, p.of.RequestedAt(); {
 	case at != "" && at == why.request:
 		r.SetCondition(v1alpha1.ConditionRequestDropped, metav1.ConditionTrue, why.reason, why.message)
-		p.of.Cleaner.State().LastRequestedAt = at
-	case at == "", at == p.mem.asks, at != p.of.Cleaner.State().LastRequestedAt:
+		p.of.Draft.State().LastRequestedAt = at
+	case at == "", at == p.mem.asks, at != p.of.Draft.State().LastRequestedAt:
 		r.RemoveConditions(v1alpha1.ConditionRequestDropped)
 	}
 }

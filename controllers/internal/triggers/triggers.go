@@ -17,7 +17,7 @@ import (
 
 // Triggers are those of one pass over a Cleaner.
 type Triggers struct {
-	of     *cleanerstore.Stored
+	of     *cleanerstore.Store
 	work   *v1alpha1.Work
 	policy Policy
 	mem    *Memory
@@ -56,14 +56,14 @@ type Memory struct {
 }
 
 // New returns the Triggers of a Cleaner and its resolved spec.
-func New(of *cleanerstore.Stored, work *v1alpha1.Work, policy Policy, mem *Memory) *Triggers {
+func New(of *cleanerstore.Store, work *v1alpha1.Work, policy Policy, mem *Memory) *Triggers {
 	return &Triggers{of: of, work: work, policy: policy, mem: mem}
 }
 
 // WaitsForSchedule reports whether the schedule is not due, so that nothing is evaluated. A time that is due stays due until its work is
 // over, or startingDeadline has passed: neither a crash nor a watch that is still starting loses one.
 func (p *Triggers) WaitsForSchedule() (waits bool) {
-	if p.work.Schedule == "" || p.of.Cleaner.Common().Suspend {
+	if p.work.Schedule == "" || p.of.Draft.Common().Suspend {
 		return false
 	}
 	due, tick, next, err := schedule.IsDue(p.work, p.LastTick(), p.of.CreatedAt(), p.LaggingNow())
@@ -85,7 +85,7 @@ func (p *Triggers) IgnoresChanges() bool {
 // LastTick is the time of the schedule that was over last; zero if none was. It need not be recorded yet: who can make a Cleaner so
 // large that no more can be recorded must not make it act again.
 func (p *Triggers) LastTick() time.Time {
-	if at := p.of.Cleaner.State().LastScheduleTime; at != nil && at.After(p.mem.ticked) {
+	if at := p.of.Draft.State().LastScheduleTime; at != nil && at.After(p.mem.ticked) {
 		return at.Time
 	}
 	return p.mem.ticked

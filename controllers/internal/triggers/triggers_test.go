@@ -187,36 +187,36 @@ func TestARequestCountsFromWhenItWasSigned(t *testing.T) {
 func TestAnAnswerIsOfOneTime(t *testing.T) {
 	p := of(t, yearly(), epoch, Policy{ActWithoutAuthor: true})
 	request := func(text string) {
-		p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: text})
+		p.of.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: text})
 	}
 	request("now\n")
-	if p.of.Read.State().LastRequestedAt = "now "; asked(t, p, "") {
+	if p.of.Stored.State().LastRequestedAt = "now "; asked(t, p, "") {
 		t.Error("what was answered is asked again, because a line break is no part of the answer")
 	}
 	if request("later"); !asked(t, p, "") {
 		t.Error("what is asked anew is not")
 	}
-	if p.AnswerRequest(); p.of.Cleaner.State().LastRequestedAt != "later" {
+	if p.AnswerRequest(); p.of.Draft.State().LastRequestedAt != "later" {
 		t.Error("an answer is not said")
 	}
 	if p.EndTicks(); asked(t, p, "") {
 		t.Error("what was answered asks again")
 	}
-	if p.of.Cleaner.State().LastRequestedAt = ""; p.of.RequestedAt() != "later" {
+	if p.of.Draft.State().LastRequestedAt = ""; p.of.RequestedAt() != "later" {
 		t.Fatal("this shows nothing")
 	}
-	if p.RepeatAnswer(); p.of.Cleaner.State().LastRequestedAt != "later" {
+	if p.RepeatAnswer(); p.of.Draft.State().LastRequestedAt != "later" {
 		t.Error("an answer that could not be recorded is not said again")
 	}
 	request("another")
-	p.of.Cleaner.State().LastRequestedAt = ""
-	if p.RepeatAnswer(); p.of.Cleaner.State().LastRequestedAt != "" {
+	p.of.Draft.State().LastRequestedAt = ""
+	if p.RepeatAnswer(); p.of.Draft.State().LastRequestedAt != "" {
 		t.Error("a request is answered by the answer to another one")
 	}
 	if p.PassOverRequest(); p.mem.answered == "another" {
 		t.Error("a request of a Cleaner with a schedule is passed over")
 	}
-	p.of.Cleaner.Common().Schedule = ""
+	p.of.Draft.Common().Schedule = ""
 	if p.PassOverRequest(); p.mem.answered != "another" {
 		t.Error("a request of a Cleaner without a schedule is kept")
 	}
@@ -235,11 +235,11 @@ func TestARequestIsForOneVersion(t *testing.T) {
 		"Same":       {"1/" + signedFor, nil, true, ""},
 		"NotYetSeen": {"1/old", nil, false, ""}, // it waits for the watch to show the template
 		"Another":    {"1/old", func(p *Triggers) { must(t, p.of.API.Client.Delete(t.Context(), template.DeepCopy())) }, false, v1alpha1.ReasonRequestOutlived},
-		"NoTemplate": {"1/old", func(p *Triggers) { p.of.Cleaner.Common().TemplateRef = nil }, false, v1alpha1.ReasonRequestNotSigned},
-		"Edited":     {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Cleaner.Common().TTL = "2d" }, false, v1alpha1.ReasonRequestOutlived},
-		"Suspended":  {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Cleaner.Common().Suspend = true }, true, ""},
+		"NoTemplate": {"1/old", func(p *Triggers) { p.of.Draft.Common().TemplateRef = nil }, false, v1alpha1.ReasonRequestNotSigned},
+		"Edited":     {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Draft.Common().TTL = "2d" }, false, v1alpha1.ReasonRequestOutlived},
+		"Suspended":  {"2/" + signedFor, func(p *Triggers) { asked(t, p, "1/"+signedFor); p.of.Draft.Common().Suspend = true }, true, ""},
 		"WithoutHook": {"1/x", func(p *Triggers) {
-			delete(p.of.Cleaner.GetAnnotations(), v1alpha1.AnnotationRequest)
+			delete(p.of.Draft.GetAnnotations(), v1alpha1.AnnotationRequest)
 			p.policy.ActWithoutAuthor = true
 		}, true, ""},
 	} {
@@ -275,11 +275,11 @@ func TestRefuseAsker(t *testing.T) {
 		"All":      {next: 10*time.Minute + time.Millisecond},
 		"Lacks":    {lacks: lack, refused: true, dropped: v1alpha1.ReasonRequestNotAllowed},
 		"Unknown":  {err: busy, refused: true, next: rights.RetryAfter},
-		"Unsigned": {change: func(p *Triggers) { delete(p.of.Cleaner.GetAnnotations(), v1alpha1.AnnotationRequest) }, refused: true, dropped: v1alpha1.ReasonRequestNotSigned},
+		"Unsigned": {change: func(p *Triggers) { delete(p.of.Draft.GetAnnotations(), v1alpha1.AnnotationRequest) }, refused: true, dropped: v1alpha1.ReasonRequestNotSigned},
 		"Author": {lacks: lack, next: 10*time.Minute + time.Millisecond, change: func(p *Triggers) {
-			signed, err := author.Sign(p.of.Ring, p.of.Cleaner, asker, epoch)
+			signed, err := author.Sign(p.of.Ring, p.of.Draft, asker, epoch)
 			must(t, err)
-			p.of.Cleaner.GetAnnotations()[v1alpha1.AnnotationAuthor] = signed
+			p.of.Draft.GetAnnotations()[v1alpha1.AnnotationAuthor] = signed
 		}},
 		"Nobody":     {lacks: lack, change: func(p *Triggers) { p.mem.asking = time.Time{} }},
 		"NoQuestion": {lacks: lack, change: func(p *Triggers) { p.policy.ActWithoutAuthor = true }, next: 10*time.Minute + time.Millisecond},
@@ -317,19 +317,19 @@ func TestRefuseAsker(t *testing.T) {
 // A request is recorded as answered before anything is done on it, and once.
 func TestRecordRequest(t *testing.T) {
 	p := of(t, yearly(), epoch, Policy{ActWithoutAuthor: true})
-	if err := p.RecordRequest(t.Context()); err != nil || p.of.Read.State().LastRequestedAt != "" {
+	if err := p.RecordRequest(t.Context()); err != nil || p.of.Stored.State().LastRequestedAt != "" {
 		t.Errorf("without a request: %v", err)
 	}
-	p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
+	p.of.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
 	if !asked(t, p, "") {
 		t.Fatal("nobody asks")
 	}
 	must(t, p.RecordRequest(t.Context()))
-	written := p.of.Read.GetResourceVersion()
-	if p.of.Read.State().LastRequestedAt != "1" || p.of.Cleaner.State().LastRequestedAt != "1" {
+	written := p.of.Stored.GetResourceVersion()
+	if p.of.Stored.State().LastRequestedAt != "1" || p.of.Draft.State().LastRequestedAt != "1" {
 		t.Error("it is not recorded")
 	}
-	if must(t, p.RecordRequest(t.Context())); p.of.Read.GetResourceVersion() != written {
+	if must(t, p.RecordRequest(t.Context())); p.of.Stored.GetResourceVersion() != written {
 		t.Error("it is recorded again")
 	}
 	p.of.API.Clock.(*clocktesting.FakePassiveClock).SetTime(epoch.Add(11 * time.Minute))
@@ -353,11 +353,11 @@ func TestTheRunOfARequestGoesOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := of(t, yearly(), epoch, Policy{ActWithoutAuthor: true})
-			p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
+			p.of.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
 			if !asked(t, p, "") {
 				t.Fatal("nobody asks")
 			}
-			p.of.Read.State().Run, p.of.Read.State().LastRequestedAt = tc.run, tc.recorded
+			p.of.Stored.State().Run, p.of.Stored.State().LastRequestedAt = tc.run, tc.recorded
 			p.of.API.Clock.(*clocktesting.FakePassiveClock).SetTime(epoch.Add(11 * time.Minute))
 			if p.JudgeRequest(t.Context()); p.IsTicking() || p.mem.dropped.reason != tc.dropped {
 				t.Errorf("it is due: %t; the request is dropped because of %q", p.IsTicking(), p.mem.dropped.reason)
@@ -381,13 +381,13 @@ func (c conditions) RemoveConditions(kinds ...string) {
 
 func TestReportRequest(t *testing.T) {
 	p, said := of(t, yearly(), epoch, Policy{}), conditions{}
-	p.of.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
+	p.of.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "1"})
 	asked(t, p, "")
 	p.ReportRequest(said)
-	if got := said[v1alpha1.ConditionRequestDropped]; !strings.HasPrefix(got, v1alpha1.ReasonRequestNotSigned+": ") || p.of.Cleaner.State().LastRequestedAt != "1" {
+	if got := said[v1alpha1.ConditionRequestDropped]; !strings.HasPrefix(got, v1alpha1.ReasonRequestNotSigned+": ") || p.of.Draft.State().LastRequestedAt != "1" {
 		t.Errorf("it is said that %q", got)
 	}
-	p.of.Cleaner.SetAnnotations(nil)
+	p.of.Draft.SetAnnotations(nil)
 	asked(t, p, "")
 	if p.ReportRequest(said); len(said) != 0 {
 		t.Errorf("when the request is taken back it is still said that %v", said)
@@ -409,7 +409,7 @@ func TestEndTicks(t *testing.T) {
 		t.Error("what is over is due")
 	}
 	recorded := metav1.NewTime(due.Add(time.Hour))
-	if p.of.Cleaner.State().LastScheduleTime = &recorded; !p.LastTick().Equal(recorded.Time) {
+	if p.of.Draft.State().LastScheduleTime = &recorded; !p.LastTick().Equal(recorded.Time) {
 		t.Errorf("of what is recorded and what is remembered the last one is %s", p.LastTick())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // MaxBlind is the longest time for which the result of `when` may be unknown before a `for` timer must start again, and blindShare
@@ -47,7 +47,7 @@ type RuleHolds struct {
 	// Text is a fingerprint of the rule and of what it reads. What was edited begins anew.
 	Text string
 	// Since is each hold, by the value of forKey or key, or the UID of the object.
-	Since map[hashes.Sum]Hold
+	Since map[stringhash.Sum]Hold
 }
 
 // Hold is since when `when` holds for something.
@@ -75,7 +75,7 @@ func (h Holds) CountHolds() (n int) {
 func (h Holds) BeganAt(since time.Time) Holds {
 	out := make(Holds, len(h))
 	for rule, r := range h {
-		moved := RuleHolds{Text: r.Text, Since: make(map[hashes.Sum]Hold, len(r.Since))}
+		moved := RuleHolds{Text: r.Text, Since: make(map[stringhash.Sum]Hold, len(r.Since))}
 		for key := range r.Since {
 			moved.Since[key] = Hold{Since: since}
 		}
@@ -85,7 +85,7 @@ func (h Holds) BeganAt(since time.Time) Holds {
 }
 
 func (r RuleHolds) blindAll(now time.Time) RuleHolds {
-	out := RuleHolds{Text: r.Text, Since: make(map[hashes.Sum]Hold, len(r.Since))}
+	out := RuleHolds{Text: r.Text, Since: make(map[stringhash.Sum]Hold, len(r.Since))}
 	for key, hold := range r.Since {
 		out.Since[key] = hold.blindHold(now)
 	}
@@ -117,7 +117,7 @@ type Holding struct {
 
 // BeginRule begins an evaluation of a rule.
 func (h Holds) BeginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time) *Holding {
-	out := &Holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[hashes.Sum]Hold{}}}
+	out := &Holding{now: now, after: RuleHolds{Text: fingerprintRule(spec, rule), Since: map[stringhash.Sum]Hold{}}}
 	if before := h[rule.Name]; before.Text == out.after.Text && before.Text != "" {
 		out.before = before
 	}
@@ -127,7 +127,7 @@ func (h Holds) BeginRule(spec *v1alpha1.Work, rule *v1alpha1.Rule, now time.Time
 // RecordHold takes that `when` holds for a key, and says since when. A beginning that lies ahead belongs to a clock that was
 // set back since. It is not ok if there is no room for one more hold: then none begins.
 func (h *Holding) RecordHold(key string, length time.Duration, room func() bool) (since time.Time, ok bool) {
-	sum := hashes.SumOf(key)
+	sum := stringhash.SumOf(key)
 	if hold, known := h.after.Since[sum]; known && hold.Blind.IsZero() {
 		return hold.Since, true
 	}
@@ -155,7 +155,7 @@ func (h *Holding) RecordUnknown(key string) { h.RecordUnknownSince(key, h.now) }
 
 // RecordUnknownSince is RecordUnknown where nobody could say so since an earlier moment.
 func (h *Holding) RecordUnknownSince(key string, since time.Time) {
-	sum := hashes.SumOf(key)
+	sum := stringhash.SumOf(key)
 	hold, known := h.before.Since[sum]
 	if _, seen := h.after.Since[sum]; seen || !known {
 		return
@@ -166,7 +166,7 @@ func (h *Holding) RecordUnknownSince(key string, since time.Time) {
 // DropHolds takes that nobody knows for which items these keys hold: they begin anew.
 func (h *Holding) DropHolds(keys map[string]bool) {
 	for key := range keys {
-		delete(h.after.Since, hashes.SumOf(key))
+		delete(h.after.Since, stringhash.SumOf(key))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // born is when tests begin.
@@ -23,9 +23,9 @@ func at(seconds int) time.Time { return born.Add(time.Duration(seconds) * time.S
 
 // begun are the holds of a rule named r, by their keys.
 func begun(spec *v1alpha1.Work, of map[string]Hold) Holds {
-	out := RuleHolds{Text: fingerprintRule(spec, &spec.Rules[0]), Since: map[hashes.Sum]Hold{}}
+	out := RuleHolds{Text: fingerprintRule(spec, &spec.Rules[0]), Since: map[stringhash.Sum]Hold{}}
 	for key, hold := range of {
-		out.Since[hashes.SumOf(key)] = hold
+		out.Since[stringhash.SumOf(key)] = hold
 	}
 	return Holds{"r": out}
 }
@@ -59,7 +59,7 @@ func TestRecordHold(t *testing.T) {
 			if !ok || !since.Equal(tc.want) {
 				t.Errorf("%s: since %s, want %s (%t)", tc.reason, since, tc.want, ok)
 			}
-			if diff := cmp.Diff(map[hashes.Sum]Hold{hashes.SumOf("k"): {Since: tc.want}}, holding.ListHolds().Since); diff != "" {
+			if diff := cmp.Diff(map[stringhash.Sum]Hold{stringhash.SumOf("k"): {Since: tc.want}}, holding.ListHolds().Since); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 			if again, ok := holding.RecordHold("k", tc.length, func() bool { return false }); !ok || !again.Equal(since) {
@@ -98,11 +98,11 @@ func TestRecordUnknown(t *testing.T) {
 	if diff := cmp.Diff(want["r"], holding.ListHolds()); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if since, ok := holding.RecordHold("k", minute, anyRoom); !ok || !since.Equal(at(10)) || !holding.ListHolds().Since[hashes.SumOf("k")].Blind.IsZero() {
+	if since, ok := holding.RecordHold("k", minute, anyRoom); !ok || !since.Equal(at(10)) || !holding.ListHolds().Since[stringhash.SumOf("k")].Blind.IsZero() {
 		t.Errorf("another item of the hold was seen, and it lasts since %s (%t)", since, ok)
 	}
 	holding.DropHolds(map[string]bool{"k": true, "none": true})
-	if _, there := holding.ListHolds().Since[hashes.SumOf("k")]; there || len(holding.ListHolds().Since) != 2 {
+	if _, there := holding.ListHolds().Since[stringhash.SumOf("k")]; there || len(holding.ListHolds().Since) != 2 {
 		t.Errorf("it was not dropped alone: %v", holding.ListHolds())
 	}
 	if diff := cmp.Diff(was, before["r"].Since); diff != "" {
@@ -127,7 +127,7 @@ func TestBlindAll(t *testing.T) {
 	if got := Holds(nil).BlindAll(at(100)); got != nil {
 		t.Errorf("none are %v", got)
 	}
-	if got := before.BeganAt(at(7)); got.CountHolds() != 2 || got["r"].Since[hashes.SumOf("blind")] != (Hold{Since: at(7)}) || got["r"].Text != before["r"].Text {
+	if got := before.BeganAt(at(7)); got.CountHolds() != 2 || got["r"].Since[stringhash.SumOf("blind")] != (Hold{Since: at(7)}) || got["r"].Text != before["r"].Text {
 		t.Errorf("from a moment on they are %v", got)
 	}
 	if n := before.Bytes(); n != 2*HoldBytes {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // are gone are done. The zero value is a decision without a comparison, or on which both agreed.
 type Awaited struct {
 	// wants says of each whether the watches have ever wanted it, too.
-	wants               map[hashes.Sum]bool
+	wants               map[stringhash.Sum]bool
 	comparisons, pauses int
 }
 
@@ -36,7 +36,7 @@ func (a *Awaited) CompareReads(live, agreed plan.Plan) (waits bool) {
 	}
 	wanted, both := sumChanges(&live), sumChanges(&agreed)
 	if a.wants == nil {
-		a.wants = make(map[hashes.Sum]bool, len(wanted))
+		a.wants = make(map[stringhash.Sum]bool, len(wanted))
 		for change := range wanted {
 			a.wants[change] = false
 		}
@@ -73,15 +73,15 @@ const awaitedBytes = 48
 func (a *Awaited) CountBytes() int64 { return awaitedBytes * int64(len(a.wants)) }
 
 // sumChanges are sums of what a plan changes: one for each item that a step on an object stands for.
-func sumChanges(p *plan.Plan) map[hashes.Sum]bool {
-	out := make(map[hashes.Sum]bool, len(p.Steps))
+func sumChanges(p *plan.Plan) map[stringhash.Sum]bool {
+	out := make(map[stringhash.Sum]bool, len(p.Steps))
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		if !s.IsChange() {
 			continue
 		}
 		for _, key := range s.Keys {
-			out[hashes.SumOf(fmt.Sprintf("%s\x00%d\x00%s\x00%s", s.Rule, s.Action, s.Object.Identify(), key))] = true
+			out[stringhash.SumOf(fmt.Sprintf("%s\x00%d\x00%s\x00%s", s.Rule, s.Action, s.Object.Identify(), key))] = true
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ package life
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -55,5 +56,17 @@ func TestDataIsRecorded(t *testing.T) {
 	}
 	if done := FinishRun(run, m, v1alpha1.ResultCompleted, "", born); done.Data != run.Data {
 		t.Errorf("the finished run has %q", done.Data)
+	}
+}
+
+// TestAConfirmationDoesNotOutliveASleep shows that live reads from before the machine was suspended justify nothing.
+func TestAConfirmationDoesNotOutliveASleep(t *testing.T) {
+	now := time.Now()
+	m := NewMemory(1, nil, now)
+	if !m.IsConfirmed(now.Add(time.Second)) {
+		t.Error("a confirmation of a second ago does not serve")
+	}
+	if m.IsConfirmed(asleep(now, time.Hour)) {
+		t.Error("a confirmation of an hour ago serves")
 	}
 }

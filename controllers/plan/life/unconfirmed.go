@@ -9,13 +9,13 @@ import (
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
-	"github.com/vtex/cleaner/controllers/plan/hashes"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 // Unconfirmed is which items wait because live reads did not say the same of them as the watches, and until when. The
 // others are acted on meanwhile.
-type Unconfirmed map[hashes.Sum]backoff.Failure
+type Unconfirmed map[stringhash.Sum]backoff.Failure
 
 // PostponeItems records items that were not confirmed: each waits twice as long as the last time, up to a limit.
 func (u Unconfirmed) PostponeItems(items map[plan.ItemKey]bool, limit time.Duration, now time.Time) {
@@ -38,11 +38,11 @@ func (u Unconfirmed) KeepWanted(wanted map[plan.ItemKey]bool) {
 	if len(u) == 0 {
 		return
 	}
-	keep := make(map[hashes.Sum]bool, len(wanted))
+	keep := make(map[stringhash.Sum]bool, len(wanted))
 	for item := range wanted {
 		keep[item.Sum()] = true
 	}
-	maps.DeleteFunc(u, func(item hashes.Sum, _ backoff.Failure) bool { return !keep[item] })
+	maps.DeleteFunc(u, func(item stringhash.Sum, _ backoff.Failure) bool { return !keep[item] })
 }
 
 // IsWaiting says that an item waits now.

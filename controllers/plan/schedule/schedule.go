@@ -9,7 +9,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/cronschedule"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
@@ -66,14 +66,14 @@ func EndOf(work *v1alpha1.Work, tick time.Time) time.Time {
 }
 
 // ParseSchedule reads the schedule of a spec in its time zone.
-func ParseSchedule(work *v1alpha1.Work) (facts.Times, error) {
-	zone, err := facts.ParseZone(work.TimeZone)
+func ParseSchedule(work *v1alpha1.Work) (cronschedule.Times, error) {
+	zone, err := cronschedule.ParseZone(work.TimeZone)
 	if err != nil {
-		return facts.Times{}, fmt.Errorf("spec.timeZone: %w", err)
+		return cronschedule.Times{}, fmt.Errorf("spec.timeZone: %w", err)
 	}
-	times, err := facts.ParseSchedule(work.Schedule, zone)
+	times, err := cronschedule.ParseSchedule(work.Schedule, zone)
 	if err != nil {
-		return facts.Times{}, fmt.Errorf("spec.schedule: %w", err)
+		return cronschedule.Times{}, fmt.Errorf("spec.schedule: %w", err)
 	}
 	return times, nil
 }

@@ -23,7 +23,7 @@ type Mistake struct {
 
 // List lists the mistakes that a checker of the audit log must find. The first one is none.
 func List() []Mistake {
-	const send, commit = "controllers/internal/actuate/request.go", "controllers/act.go"
+	const send, commit = "controllers/internal/actuate/step.go", "controllers/act.go"
 	return []Mistake{
 		{Name: "Sound"},
 		{
@@ -44,7 +44,7 @@ func List() []Mistake {
 				"\t\t\ts.LastRequestedAt = at\n" +
 				"\t\t}\n" +
 				"\t})",
-			Is:     "c.pass.store.Cleaner.State().Run, c.pass.store.Cleaner.State().Runs = run, run.Number",
+			Is:     "c.pass.store.Draft.State().Run, c.pass.store.Draft.State().Runs = run, run.Number",
 			Breaks: []string{"I2"},
 		},
 		{

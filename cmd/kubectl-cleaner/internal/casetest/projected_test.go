@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
@@ -104,7 +104,7 @@ func TestCasesHaveTheSamePlanOnProjectedObjects(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: facts.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
+			d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: protection.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
 			want, got := withoutValues(d.ComputePlan(t.Context(), world)), withoutValues(d.ComputePlan(t.Context(), projected))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-whole +projected):\n%s", diff)

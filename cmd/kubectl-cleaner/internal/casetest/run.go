@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vtex/cleaner/api/facts"
+	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
@@ -49,7 +49,7 @@ func (r Runner) RunCase(ctx context.Context, of Case) error {
 	if err != nil {
 		return err
 	}
-	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: facts.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
+	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: protection.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
 	p := d.ComputePlan(ctx, world)
 	if err := of.comparePlan(&p, d.BuildOwner(), times.At, r.Update); err != nil {
 		return err

@@ -1,10 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hashes stands short values in for texts that are remembered, and may be long.
+// Package stringhash stands short values in for texts that are remembered, and may be long.
 //
 // A sum never tells its text, is never stored, and never means anything in another process.
-package hashes
+package stringhash
 
 import (
 	"crypto/sha256"

@@ -1,7 +1,11 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package facts
+// Package protection says once, for the API, the webhook, the operator and the command line, which kinds and namespaces a cluster
+// depends on.
+//
+// It never decides what is done about an object: that is controllers/plan's. It reads no cluster.
+package protection
 
 import (
 	"fmt"

@@ -1,7 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package facts
+// Package cronschedule parses schedules and time zones, for the API, the webhook, the operator and the command line.
+//
+// It never decides when a Cleaner is due: that is controllers/plan/schedule's. It reads no clock.
+package cronschedule
 
 import (
 	"fmt"

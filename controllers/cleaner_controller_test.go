@@ -37,10 +37,10 @@ func TestLastRequestedAt(t *testing.T) {
 	} {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
-			o.executor.pass.store.Cleaner.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
-			o.executor.pass.store.Cleaner.State().LastRequestedAt = "before"
+			o.executor.pass.store.Draft.SetAnnotations(map[string]string{v1alpha1.AnnotationRequestedAt: "now"})
+			o.executor.pass.store.Draft.State().LastRequestedAt = "before"
 			o.executor.pass.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason}})
-			if got := o.executor.pass.store.Cleaner.State().LastRequestedAt; got != want {
+			if got := o.executor.pass.store.Draft.State().LastRequestedAt; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -56,7 +56,7 @@ func TestReady(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			o := ordered(t, 0, unchanged)
 			o.executor.pass.reportEvaluated(plan.Input{Now: time.Now()}, reportedPlan{plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: "m"}})
-			conditions := o.executor.pass.store.Cleaner.State().Conditions
+			conditions := o.executor.pass.store.Draft.State().Conditions
 			if !meta.IsStatusConditionPresentAndEqual(conditions, v1alpha1.ConditionReady, want) {
 				t.Errorf("Ready is not %s: %+v", want, conditions)
 			}
@@ -169,7 +169,7 @@ func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 func TestACleanerThatIsNotServedIsNotGone(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	mem := o.executor.pass.r.memories.memoryOf(o.executor.pass.store.Key)
-	mem.uid, mem.persisted.Written = o.executor.pass.store.Read.GetUID(), "8" // the cache does not have the last write yet
+	mem.uid, mem.persisted.Written = o.executor.pass.store.Stored.GetUID(), "8" // the cache does not have the last write yet
 	o.executor.pass.r.live = notServed{}
 	if c, err := o.executor.pass.r.readCleaner(t.Context(), o.executor.pass.store.Key, mem); c != nil || err == nil {
 		t.Errorf("got %v and the error %v, want an error, which has it tried again", c, err)

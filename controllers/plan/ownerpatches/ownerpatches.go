@@ -1,10 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owners finds patches that would change the owners of an object, by which Kubernetes deletes objects.
+// Package ownerpatches finds patches that would change the owners of an object, by which Kubernetes deletes objects.
 //
 // It never sends or changes a patch, and does not say whether a patch is valid.
-package owners
+package ownerpatches
 
 import (
 	"bytes"

@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rowreader reads live what became of the objects that rows of a run name, and holds them against the spec. It changes nothing.
-package rowreader
+// Package liverows reads live what became of the objects that rows of a run name, and holds them against the spec. It changes nothing.
+package liverows
 
 import (
 	"context"

@@ -1,9 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report drafts what a status tells people: conditions, the last evaluation, what is waited for. It decides nothing, and writes
+// Package statusreport drafts what a status tells people: conditions, the last evaluation, what is waited for. It decides nothing, and writes
 // nothing.
-package report
+package statusreport
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ import (
 // Report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
 // resourceVersion.
 type Report struct {
-	Of    *cleanerstore.Stored
+	Of    *cleanerstore.Store
 	Work  *v1alpha1.Work
 	Clock clock.PassiveClock
 	// Run is what is known of the open run.
@@ -145,7 +145,7 @@ type runReport struct{ Report }
 
 // setWaiting drafts what a run, or a Recurring Cleaner, waits for.
 func (r runReport) setWaiting(req life.Request) {
-	if run := r.draftStatus().Run; run == nil && r.Of.Cleaner.Common().IsRecurring() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
+	if run := r.draftStatus().Run; run == nil && r.Of.Draft.Common().IsRecurring() || run != nil && run.Lifecycle == v1alpha1.LifecycleRecurring {
 		r.setRecurring(req)
 	} else {
 		r.setRunning(req)
@@ -244,7 +244,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < cachetrim.MaxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].NameFor(r.Of.Cleaner.GetNamespace())))
+				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].NameFor(r.Of.Draft.GetNamespace())))
 			}
 		}
 		if why, problem := plan.FindProblem(&r.Work.Targets[i], &in.Snapshot[i]); why != "" {
@@ -265,7 +265,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 // schedule, because each evaluation would then write its status.
 func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 	switch {
-	case !r.Of.Cleaner.Common().IsRecurring(), d.Reason == v1alpha1.ReasonWaitingForTTL:
+	case !r.Of.Draft.Common().IsRecurring(), d.Reason == v1alpha1.ReasonWaitingForTTL:
 		return d.Next
 	case len(d.Pending) > 0:
 		return d.Pending[0].Until
@@ -339,7 +339,7 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 	for i := range e.Errors {
 		e.Errors[i].Key, e.Errors[i].Message = sanitize.CleanText(e.Errors[i].Key), sanitize.CleanText(e.Errors[i].Message)
 	}
-	if len(d.Withheld) > 0 && r.Of.Cleaner.Common().IsRecurring() { // for a Once Cleaner, the run says it
+	if len(d.Withheld) > 0 && r.Of.Draft.Common().IsRecurring() { // for a Once Cleaner, the run says it
 		forbidden := d.ListForbidden()
 		e.Withheld = forbidden[:min(len(forbidden), cachetrim.MaxListed)]
 		for i := range e.Withheld {
@@ -358,16 +358,16 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 
 // setDelivered says whether the sink has what it is owed.
 func (r Report) setDelivered() {
-	owed := life.UndeliveredRun(r.Of.Cleaner.State())
+	owed := life.UndeliveredRun(r.Of.Draft.State())
 	switch {
-	case r.Of.Cleaner.Common().CloudEventSink == "" || r.draftStatus().Runs == 0:
+	case r.Of.Draft.Common().CloudEventSink == "" || r.draftStatus().Runs == 0:
 		r.RemoveConditions(v1alpha1.ConditionDelivered)
 		return
 	case owed == nil:
 		r.SetCondition(v1alpha1.ConditionDelivered, metav1.ConditionTrue, v1alpha1.ReasonDelivered, "The sink has received the event of every finished run.")
 		return
 	}
-	st := r.Sender.GetDelivery(r.Of.Key, r.Of.Cleaner.GetUID(), owed.Number)
+	st := r.Sender.GetDelivery(r.Of.Key, r.Of.Draft.GetUID(), owed.Number)
 	if st.Attempts == 0 || st.Last.Class == "" {
 		r.SetCondition(v1alpha1.ConditionDelivered, metav1.ConditionFalse, v1alpha1.ReasonDelivering, fmt.Sprintf("The event of run %d is being sent.", owed.Number))
 		return
@@ -393,15 +393,15 @@ func (r Report) setNext(at time.Time) {
 	st.NextScheduledEvaluation = &metav1.Time{Time: at.Add(time.Second - time.Nanosecond).Truncate(time.Second)}
 }
 
-func (r Report) draftStatus() *v1alpha1.CleanerStatus { return r.Of.Cleaner.State() }
+func (r Report) draftStatus() *v1alpha1.CleanerStatus { return r.Of.Draft.State() }
 
 // SetCondition says something of the generation that was read.
 func (r Report) SetCondition(kind string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&r.draftStatus().Conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: sanitize.CleanText(message), ObservedGeneration: r.Of.Cleaner.GetGeneration(),
+		Type: kind, Status: status, Reason: reason, Message: sanitize.CleanText(message), ObservedGeneration: r.Of.Draft.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
-	r.draftStatus().ObservedGeneration = r.Of.Cleaner.GetGeneration()
+	r.draftStatus().ObservedGeneration = r.Of.Draft.GetGeneration()
 }
 
 func (r Report) setReady(status metav1.ConditionStatus, reason, message string) {

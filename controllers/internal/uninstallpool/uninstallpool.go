@@ -1,9 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs runs long jobs of Cleaners, such as uninstalls, away from the workers that reconcile, in slots which namespaces share. It
+// Package uninstallpool runs long jobs of Cleaners, such as uninstalls, away from the workers that reconcile, in slots which namespaces share. It
 // does not know what a job does.
-package jobs
+package uninstallpool
 
 import (
 	"context"

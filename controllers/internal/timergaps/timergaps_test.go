@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package staleness
+package timergaps
 
 import (
 	"testing"

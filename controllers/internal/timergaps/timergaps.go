@@ -1,9 +1,9 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package staleness records when a Cleaner's waiting conditions were last checked, and since when a change may have gone unnoticed. It reads
+// Package timergaps records when a Cleaner's waiting conditions were last checked, and since when a change may have gone unnoticed. It reads
 // no objects.
-package staleness
+package timergaps
 
 import "time"
 
