@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -41,6 +42,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
 		limits: c.limits, turn: make(chan struct{}, 1), meter: &budget.Meter{Limits: c.limits}, explainer: &budget.Meter{Limits: c.limits}, lookout: &timedependence.Lookout{},
 	}}
+	b.programs.readings = sync.OnceValue(b.programs.findReadings)
 	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
 		return nil, b.errs

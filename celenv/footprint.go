@@ -10,6 +10,7 @@ const (
 	footprintOfSpec  = 24 << 10 // its environment, above all
 	footprintOfName  = 256      // a target or a variable that the environment declares
 	footprintOfError = 512
+	footprintOfPart  = 768 // a part of an object that is read: here, and in the queries of the targets
 )
 
 // sumFootprint adds up about how much memory programs and errors take while they are remembered.
@@ -17,6 +18,9 @@ func sumFootprint(p *Programs, errs field.ErrorList) int64 {
 	bytes := int64(footprintOfSpec)
 	if p != nil {
 		bytes += p.footprint
+		for _, reading := range p.FindReadings() {
+			bytes += footprintOfPart * int64(reading.Projection.CountParts())
+		}
 	}
 	for _, err := range errs {
 		bytes += footprintOfError + int64(len(err.Field)+len(err.Detail))

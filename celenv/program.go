@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/timedependence"
+	"github.com/vtex/cleaner/celenv/usage"
 )
 
 // MaxData is how many bytes the value of cloudEventData may have as JSON.
@@ -39,6 +40,7 @@ type Programs struct {
 	rules      []*ruleProgram
 	warnings   []expr.Warning
 	footprint  int64 // about how many bytes of memory they take
+	readings   func() map[string]usage.Reading
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *budget.Meter

@@ -116,3 +116,28 @@ func TestReadingsAreBounded(t *testing.T) {
 		t.Errorf("got %s", got["nodes"])
 	}
 }
+
+// A spec that names too many parts of its targets reads all of them, and what it names is counted with what it takes.
+func TestReadingsOfManyPartsAreAll(t *testing.T) {
+	for parts, all := range map[int]bool{500: false, 501: true} {
+		var pods, nodes strings.Builder
+		for i := range parts {
+			b := &pods
+			if i%2 == 0 {
+				b = &nodes
+			}
+			fmt.Fprintf(b, "has(o.f%d) || ", i)
+		}
+		w := podWork(nil)
+		w.Conditions = []string{"pods.items.exists(o, " + pods.String() + "false)", "nodes.items.exists(o, " + nodes.String() + "false)"}
+		p := compileWork(t, budget.Limits{}, w)
+		for name, reading := range p.FindReadings() {
+			if reading.Projection.Whole != all || (reading.WholeFor != "") != all {
+				t.Errorf("of %d parts, %s: all is read: %t, for %q", parts, name, reading.Projection.Whole, reading.WholeFor)
+			}
+		}
+		if counted := sumFootprint(p, nil) - footprintOfSpec - p.footprint; (counted >= int64(footprintOfPart*parts)) == all {
+			t.Errorf("%d parts count for %d bytes", parts, counted)
+		}
+	}
+}

@@ -174,8 +174,11 @@ func (l *leadingTargets) addNamed(name string) {
 	}
 }
 
-// FindReadings says for each target that expressions see what they read of an object of it, besides what identifies it.
-func (p *Programs) FindReadings() map[string]usage.Reading {
+// FindReadings says for each target that expressions see what they read of an object of it, besides what identifies it. All callers get the
+// same map, and must not change it.
+func (p *Programs) FindReadings() map[string]usage.Reading { return p.readings() }
+
+func (p *Programs) findReadings() map[string]usage.Reading {
 	spec := usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
 	for _, c := range p.conditions {
 		spec.Others = append(spec.Others, c.usedFor(usage.ForScalar))

@@ -95,10 +95,22 @@ func FindReadings(spec *Spec) map[string]Reading {
 		a.traceSpec(spec)
 	}
 	out := make(map[string]Reading, len(spec.Targets))
+	kept := 0
 	for name, single := range spec.Targets {
 		out[name] = a.readingOf(name, single)
+		kept += out[name].Projection.CountParts()
+	}
+	if kept > maxKept {
+		for name := range out {
+			out[name] = a.wholeReading()
+		}
 	}
 	return out
+}
+
+// wholeReading is what is read of each object where it takes too much to find out: all, for the last expression.
+func (a *analysis) wholeReading() Reading {
+	return Reading{Projection: projection.All(), WholeFor: a.path}
 }
 
 // analysis follows values through the expressions of a spec until nothing more is found: as a whole, because loops in loops, each gone
@@ -130,7 +142,7 @@ type site struct {
 func (a *analysis) readingOf(name string, single bool) Reading {
 	root := a.targets[name]
 	if a.exhausted {
-		return Reading{Projection: projection.All(), WholeFor: a.path}
+		return a.wholeReading()
 	}
 	path := []*part{root}
 	if !single {

@@ -14,6 +14,8 @@ const (
 	maxDepth = 32
 	// maxParts is how many parts a spec may have.
 	maxParts = 20_000
+	// maxKept is how many parts of the objects of its targets a spec may name. If there are more, it reads all.
+	maxKept = 500
 	// maxSteps bounds the work of an analysis: in nodes of expressions, and in parts that these may stand for.
 	maxSteps = 500_000
 )
