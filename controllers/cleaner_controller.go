@@ -232,7 +232,7 @@ func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a
 		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
 	}
 	p.reads = newPassReads(p.share, r.clock)
-	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
+	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{pass: p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
 	return p
 }
 

@@ -78,6 +78,7 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 // evaluateAndAct reads the watches, decides, and does what is decided.
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// D. Listen, before observing: nothing may change unseen in between. E. Observe. F. Decide.
+	p.evaluator.programs = programs
 	p.evaluator.declareInterests()
 	in := p.evaluator.observeInput(ctx, programs)
 	decision := p.evaluator.decideAndRemember(ctx, in)
@@ -118,7 +119,11 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 }
 
 // evaluator reads the targets and computes plans.
-type evaluator struct{ pass *pass }
+type evaluator struct {
+	pass *pass
+	// programs are those of the spec, once they are compiled.
+	programs *celenv.Programs
+}
 
 // compileSpec checks the spec and compiles its expressions. It is an error if the context ends first.
 func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validation.Findings, error) {
@@ -153,7 +158,7 @@ func (e *evaluator) declareInterests() {
 	if e.pass.mem.listening.IsZero() {
 		e.pass.mem.listening = e.pass.r.clock.Now()
 	}
-	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work)
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work, e.programs)
 	interests := make([]watches.Interest, 0, len(e.pass.assignment.Work.Targets))
 	for i := range e.pass.assignment.Work.Targets {
 		t, q := &e.pass.assignment.Work.Targets[i], &queries[i]
@@ -178,7 +183,7 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 	if since := e.pass.mem.checks.UnseenSince(now, 2*e.pass.r.opts.MinInterval+e.pass.mem.took); !since.IsZero() {
 		e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(since)
 	}
-	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work)
+	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work, programs)
 	watched := e.pass.reads.meterWatched(e.pass.clients.Watched)
 	seen := watched.chargeSeen(e.pass.assignment.Work, queries.Read(ctx, watched))
 	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))

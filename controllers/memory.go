@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
@@ -90,10 +92,11 @@ type shortcuts struct {
 	lane string
 }
 
-// queried are the queries of the targets of one version.
+// queried are the queries of the targets of one version, and what they read of an object.
 type queried struct {
 	version string
 	queries snapshot.Queries
+	reads   *projection.Projection
 }
 
 // resting is until when a version of a Cleaner ignores all events except changes of the Cleaner itself.
@@ -218,13 +221,16 @@ func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	m.asked = asked
 }
 
-// makeQueries returns the queries of a version's targets. While the Cleaner listens they are made once: their selectors may be as large
+// makeQueries returns the queries of a version's targets, which read what its expressions do. While the Cleaner listens they are made once: their selectors may be as large
 // as a spec can be, and there may be a pass each second.
-func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work) snapshot.Queries {
+func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work, programs *celenv.Programs) snapshot.Queries {
 	if m.queried.queries != nil && m.queried.version == version {
 		return m.queried.queries
 	}
-	q := queried{version, snapshot.NewQueries(namespace, work)}
+	q := queried{version: version, queries: snapshot.NewQueries(namespace, work)}
+	q.queries.KeepReadings(work, programs.FindReadings())
+	q.reads = q.queries.MergeReads()
+	m.Overlay.ForgetOthers(q.reads)
 	if !m.listening.IsZero() {
 		m.queried = q
 	}

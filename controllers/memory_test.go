@@ -13,6 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -64,12 +65,18 @@ func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 // What the targets ask for is made once for a version of the spec, and kept while the Cleaner listens.
 func TestQueriesAreMadeOnce(t *testing.T) {
 	m, version := newMemory("uid"), "1"
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	must(t, err)
 	queries := func(name string) *snapshot.TargetQuery {
-		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
+		work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "pod", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod", Name: name}}}}}
 		c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
 		p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: work, Version: version}, m)
-		q := &p.mem.makeQueries(p.assignment.Version, p.store.Draft.GetNamespace(), p.assignment.Work)[0]
-		if q.Err != nil || q.Name != name || q.Namespace != "shop" {
+		programs, errs := compiler.Compile(t.Context(), work)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		q := &p.mem.makeQueries(p.assignment.Version, p.store.Draft.GetNamespace(), p.assignment.Work, programs)[0]
+		if q.Err != nil || q.Name != name || q.Namespace != "shop" || q.Reads.Projection().Whole {
 			t.Errorf("version %s: it asks for %q in %q (%v), want %q", version, q.Name, q.Namespace, q.Err, name)
 		}
 		return q

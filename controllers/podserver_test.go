@@ -131,10 +131,17 @@ func (s *podServer) readWatched(_ context.Context, q snapshot.Query) plan.Target
 	if s.syncing {
 		return plan.Target{State: plan.Unsynced, Detail: "the watch is beginning"}
 	}
+	objects := s.objects
 	if s.stale != nil {
-		return readOf(s.t, s.stale, q)
+		objects = s.stale
 	}
-	return readOf(s.t, s.objects, q)
+	seen := readOf(s.t, objects, q)
+	for i := range seen.Objects { // the watches keep no more than what is read
+		if o := &seen.Objects[i]; o.Value != nil {
+			o.Value = q.Reads.Projection().ApplyToMap(o.Value)
+		}
+	}
+	return seen
 }
 
 // readOf reads as an API server would that has these objects.

@@ -285,6 +285,10 @@ func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 			b.seen.NoteAnswer(was, out.Now)
 		}
 	}
+	if reads := b.pass.mem.queried.reads; reads != nil {
+		b.pass.mem.Overlay.KeepParts(s.Object.UID, reads)
+		b.seen.KeepParts(s.Object.UID, reads)
+	}
 }
 
 // outcomesOfVerbs says what a verb makes of an object.

@@ -43,6 +43,8 @@ type Query struct {
 	Fields fields.Selector
 	// MetadataOnly means that only the objects' metadata is read.
 	MetadataOnly bool
+	// Reads is what is read of the objects, besides their metadata. Nil: all. A Reader may give more.
+	Reads *Reads
 }
 
 // Compile prepares the selectors, so that what they cost later does not depend on how many values they have.

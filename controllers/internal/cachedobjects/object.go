@@ -115,11 +115,13 @@ func (o *Object) MatchesQuery(q *snapshot.Query, namespaced bool, f snapshot.Fie
 	return err != nil || f.MatchesObject(q.Fields, &whole)
 }
 
-// NewObject returns what an informer holds of a client's object.
-func NewObject(gvr schema.GroupVersionResource, obj any) (*Object, error) {
+// NewObject turns a client's object into what an informer holds: of its content, what reads say. One that it has made already it returns.
+func NewObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) (*Object, error) {
 	switch o := obj.(type) {
+	case *Object:
+		return o, nil
 	case *wire.Object:
-		return &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes}, nil
+		return newWatched(gvr, o, reads), nil
 	case *unstructured.Unstructured:
 		if problem := wire.UnreadReason(o); problem != nil { // an error for callers that need more than metadata
 			known := snapshot.FromUnstructured(gvr, o)
@@ -128,7 +130,25 @@ func NewObject(gvr schema.GroupVersionResource, obj any) (*Object, error) {
 		}
 	}
 	o, err := ConvertObject(gvr, obj)
+	if o.Value != nil {
+		o.Value = reads.Projection().ApplyToMap(o.Value)
+	}
 	return &Object{Object: o, Large: spendOnValues(o.Value, fewValues) < 0}, err
+}
+
+// newWatched is NewObject for an object of a watch. If less than all is kept of it, that is done at once: all would take more.
+func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot.Reads) *Object {
+	out := &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes}
+	if reads == nil {
+		return out
+	}
+	value, err := o.KeepParts(reads.Projection())
+	if err != nil {
+		out.LoadValue = func() (map[string]any, error) { return nil, err }
+		return out
+	}
+	out.Value, out.LoadValue, out.Large = value, nil, spendOnValues(value, fewValues) < 0
+	return out
 }
 
 // ConvertObject converts a client's object. An object that is not complete is an error.
@@ -144,15 +164,4 @@ func ConvertObject(gvr schema.GroupVersionResource, obj any) (plan.Object, error
 	default:
 		return plan.Object{}, fmt.Errorf("cannot read a %T as %s", obj, plan.ResourceName(gvr))
 	}
-}
-
-// DropManagedFields removes managedFields from a client's object while a list is still arriving.
-func DropManagedFields(obj any) (any, error) {
-	switch o := obj.(type) {
-	case *unstructured.Unstructured:
-		unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
-	case *metav1.PartialObjectMetadata:
-		o.ManagedFields = nil
-	}
-	return obj, nil
 }

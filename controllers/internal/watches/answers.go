@@ -211,6 +211,8 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 			return coverage{state: plan.Failed, detail: i.failure}
 		case !i.synced:
 			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+		case full && !i.keeps.Covers(q.Reads):
+			return coverage{state: plan.Unsynced, detail: r.wideningDetail()}
 		default:
 			return coverage{state: plan.Complete, informers: []*informer{i}}
 		}

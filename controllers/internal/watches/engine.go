@@ -285,7 +285,7 @@ func digestQuery(q *snapshot.Query) [sha256.Size]byte {
 	if n.Labels != nil {
 		fmt.Fprintf(h, " %x", snapshot.CompileSelector(n.Labels).Digest())
 	}
-	fmt.Fprintf(h, " %s", q.Fields)
+	fmt.Fprintf(h, " %s %x", q.Fields, q.Reads.Digest())
 	return [sha256.Size]byte(h.Sum(nil))
 }
 

@@ -28,6 +28,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -65,6 +66,13 @@ type informer struct {
 	// asked is when the latest list was requested. All changes before known have been seen: what a list shows to be different may have
 	// changed at any time since.
 	asked, known time.Time
+	// keeps is what its objects have at least, and listing what the list will have that is under way. They are one if none is.
+	keeps, listing *keptparts.Parts
+	// wider rings when it is time to list all again, because more is read than it keeps. pace bounds how often, and widening says that a list
+	// of this kind is under way.
+	wider    alarm
+	pace     keptparts.Pace
+	widening bool
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
 	caughtUp time.Time
 
@@ -229,7 +237,10 @@ func (f *feeds) stopInformers(s *scope) {
 }
 
 func (f *feeds) newInformer(s *scope, full bool) *informer {
-	i := &informer{scope: s, full: full, groups: newGroups(f.groupBytes)}
+	i := &informer{
+		scope: s, full: full, groups: newGroups(f.groupBytes),
+		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), pace: keptparts.Pace{Every: f.retryEvery},
+	}
 	f.adjustCounts(1, 0)
 	i.cancel = f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
 	return i
@@ -261,15 +272,19 @@ func (f *feeds) adjustCounts(informers, objects int) {
 func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	quiet := logr.Discard()
 	ctx = klog.NewContext(ctx, quiet)
-	r := cache.NewReflectorWithOptions(f.newListerWatcher(i), nil, &store{feeds: f, informer: i}, cache.ReflectorOptions{
+	s := &store{feeds: f, informer: i}
+	r := cache.NewReflectorWithOptions(f.newListerWatcher(i), nil, s, cache.ReflectorOptions{
 		Logger: &quiet, Clock: f.clock, TypeDescription: plan.ResourceName(i.scope.resource.GVR),
 	})
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: f.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(f.clock, reconnectCalm)
 	for {
-		err := f.followScope(ctx, r, i)
-		if ctx.Err() != nil {
+		widens, err := f.followScope(ctx, r, s)
+		switch {
+		case ctx.Err() != nil:
 			return
+		case widens:
+			continue
 		}
 		if err != nil {
 			f.handleWatchError(i, err)
@@ -284,21 +299,27 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	}
 }
 
-// followScope lists and watches until that fails, or until the watch has been silent for too long: a watch that has
-// stopped looks like a watch of objects that do not change.
-func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, i *informer) (err error) {
-	f.mu.Lock()
-	i.asked = f.clock.Now()
-	f.mu.Unlock()
+// followScope lists and watches until that fails, until the watch has been silent for too long, or until it is time to list all again because
+// more is read: then it widens. A watch that has stopped looks like a watch of objects that do not change.
+func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, s *store) (widens bool, err error) {
+	s.beginList()
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
-	waiting.Go(func() { f.awaitSilence(ctx, i, cancel) })
+	waiting.Go(func() { f.awaitSilence(ctx, s.informer, cancel) })
+	waiting.Go(func() {
+		if s.awaitWidening(ctx) {
+			widens = true
+			cancel()
+		}
+	})
 	defer waiting.Wait()
 	defer cancel()
 	if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
 		err = p
 	}
-	return err
+	cancel()
+	waiting.Wait()
+	return widens, err
 }
 
 // awaitSilence ends a watch that has been silent for too long. What has not listed yet is not silent.
@@ -404,6 +425,8 @@ func (f *feeds) markFailing(i *informer, err error) {
 type store struct {
 	feeds    *feeds
 	informer *informer
+	// reads is what objects are stored with, from the list that has begun last.
+	reads *snapshot.Reads
 }
 
 var (
@@ -430,15 +453,28 @@ func (i *informer) missedSince(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// Transformer slims objects while they arrive.
-func (*store) Transformer() cache.TransformFunc { return cachedobjects.DropManagedFields }
+// Transformer slims objects while they arrive. One that it cannot read it leaves to Replace, which fails: an error here would only be logged,
+// and the object would be missing.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if o, err := s.makeObject(obj); err == nil {
+			return o, nil
+		}
+		return obj, nil
+	}
+}
+
+// makeObject returns what is stored of a client's object.
+func (s *store) makeObject(obj any) (*cachedobjects.Object, error) {
+	return cachedobjects.NewObject(s.informer.scope.resource.GVR, obj, s.reads)
+}
 
 // Add adds an object.
 func (s *store) Add(obj any) error { return s.Update(obj) }
 
 // Update stores a new version of an object.
 func (s *store) Update(obj any) error {
-	o, err := cachedobjects.NewObject(s.informer.scope.resource.GVR, obj)
+	o, err := s.makeObject(obj)
 	if err != nil {
 		return err
 	}
@@ -469,7 +505,7 @@ func (s *store) Replace(list []any, _ string) error {
 	i := s.informer
 	objects := make([]*cachedobjects.Object, len(list))
 	for n, obj := range list {
-		o, err := cachedobjects.NewObject(i.scope.resource.GVR, obj)
+		o, err := s.makeObject(obj)
 		if err != nil {
 			return err
 		}
@@ -537,7 +573,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 // one that changes what an informer holds. The differences go to the backlog in parts.
 func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	f.mu.RLock()
-	before, first := maps.Clone(i.objects), !i.synced
+	before, first, renews := maps.Clone(i.objects), !i.synced, i.keeps != i.listing
 	var known map[string]cachedobjects.Shelf // by the informer of metadata that it takes over from
 	var since time.Time
 	if m := i.scope.meta; first && i.full && m != nil && m.synced {
@@ -546,9 +582,9 @@ func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	f.mu.RUnlock()
 	var missed *listing
 	if !since.IsZero() {
-		missed = compareLists(known, slices.Clone(objects))
+		missed = compareLists(known, slices.Clone(objects), true)
 	}
-	l := compareLists(before, objects)
+	l := compareLists(before, objects, renews)
 	if missed != nil {
 		l.changes, l.changedIn, l.missedSince = missed.changes, missed.changedIn, since
 	}
@@ -578,6 +614,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	since = monotime.ChooseEarlier(i.known, l.missedSince)
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
+	i.endList(now)
 	i.failure, i.failingSince = "", time.Time{}
 	if !since.IsZero() {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock

@@ -22,16 +22,19 @@ type listing struct {
 	missedSince time.Time
 	// more is how many more objects there are than before.
 	more int
+	// renews says that the objects take the place of those of the same version.
+	renews bool
 }
 
 // difference is an object as it was and as it is. One of them may be nil.
 type difference struct{ before, now *cachedobjects.Object }
 
-// compareLists compares a list with what was known. An object of the same version stays the one that is known.
-func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.Object) *listing {
+// compareLists compares a list with what was known. An object of the same version stays the one that is known, unless the list renews all
+// objects, because other parts of them are kept.
+func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.Object, renews bool) *listing {
 	slices.SortFunc(list, cachedobjects.CompareNames)
 	list = slices.CompactFunc(list, func(a, b *cachedobjects.Object) bool { return cachedobjects.CompareNames(a, b) == 0 })
-	l := &listing{objects: map[string]cachedobjects.Shelf{}, groups: map[group]*members{}}
+	l := &listing{objects: map[string]cachedobjects.Shelf{}, groups: map[group]*members{}, renews: renews}
 	many := map[group]cachedobjects.SortedObjects{}
 	for len(list) > 0 {
 		namespace, n := list[0].Namespace, 0
@@ -61,7 +64,8 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 	return l
 }
 
-// compareNamespace compares the objects of a namespace, both in order, and has those stay in the list of now that are the same.
+// compareNamespace compares the objects of a namespace, both in order, and has those stay in the list of now that are the same, unless it
+// renews all.
 func (l *listing) compareNamespace(namespace string, before, now cachedobjects.SortedObjects) {
 	same := len(l.changes)
 	defer func() {
@@ -80,7 +84,9 @@ func (l *listing) compareNamespace(namespace string, before, now cachedobjects.S
 			known, before = before[0], before[1:]
 		}
 		if known != nil && known.ResourceVersion == o.ResourceVersion {
-			now[n] = known
+			if !l.renews {
+				now[n] = known
+			}
 			continue
 		}
 		l.changes = append(l.changes, difference{known, o})

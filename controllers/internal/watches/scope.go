@@ -15,6 +15,7 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -41,6 +42,8 @@ type scope struct {
 	wants    map[*want]struct{}
 	// demands are the groups that the wants ask for.
 	demands map[group]*demand
+	// reads is what those of the wants read for which metadata is not enough.
+	reads keptparts.Wants
 	// payers is how many of the wants are those of each Cleaner.
 	payers map[Owner]int
 
@@ -67,6 +70,9 @@ func (s *scope) addWant(w *want) (first bool) {
 	}
 	s.wants[w] = struct{}{}
 	s.addDemand(w)
+	if w.full {
+		s.reads.AddQuery(w.query.Reads)
+	}
 	s.payers[w.owner]++
 	return s.payers[w.owner] == 1
 }
@@ -75,6 +81,9 @@ func (s *scope) addWant(w *want) (first bool) {
 func (s *scope) dropWant(w *want) (last bool) {
 	delete(s.wants, w)
 	s.dropDemand(w)
+	if w.full {
+		s.reads.DropQuery(w.query.Reads)
+	}
 	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
 		return false
 	}
@@ -125,6 +134,7 @@ func (p *placement) placeWant(w *want) {
 			}
 			if s.access == allowed {
 				p.feeds.ensureInformer(s, w.full)
+				s.full.widenFor(w, p.clock.Now())
 			}
 			break
 		}

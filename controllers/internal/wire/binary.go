@@ -294,7 +294,7 @@ func newLazyObject(o typed, kind schema.GroupVersionKind, size int) (*Object, er
 		var u unstructured.Unstructured
 		_, err := convertToUnstructured(o, kind, &u)
 		return u.Object, err
-	}), Size: size}
+	}), Size: size, typed: o}
 	out.ObjectMeta = *metadata
 	out.SetGroupVersionKind(kind)
 	return out, nil

@@ -27,11 +27,13 @@ type Object struct {
 	Content func() (map[string]any, error)
 	// Size is how many bytes were sent of it.
 	Size int
+	// typed is the whole object where it was sent in protobuf.
+	typed typed
 }
 
 // DeepCopyObject copies the metadata. The rest never changes, and is shared.
 func (o *Object) DeepCopyObject() runtime.Object {
-	return &Object{*o.PartialObjectMetadata.DeepCopy(), o.Content, o.Size}
+	return &Object{PartialObjectMetadata: *o.PartialObjectMetadata.DeepCopy(), Content: o.Content, Size: o.Size}
 }
 
 // newTooLargeObject returns what a watch tells of an object whose rest is not read.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -26,6 +27,8 @@ type ActedOn struct {
 	Gone bool
 	// Now is the object as it is now, unless it is gone.
 	Now plan.Object
+	// Kept is what Now has of the object's Value; nil: all.
+	Kept *projection.Projection
 	// Unseen says that it had changed before, and that the watches have not shown that change.
 	Unseen bool
 }
@@ -38,11 +41,27 @@ func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
 		e.Before = append(slices.Clone(e.Before), before.ResourceVersion)
 	}
 	e.Gone = now == nil
-	e.Now = plan.Object{}
+	e.Now, e.Kept = plan.Object{}, nil
 	if now != nil {
 		e.Now = *now
 	}
 	a[before.UID] = e
+}
+
+// KeepParts forgets what a projection does not keep of an object as it is now.
+func (a Acted) KeepParts(uid types.UID, p *projection.Projection) {
+	e, known := a[uid]
+	if !known || e.Now.Value == nil {
+		return
+	}
+	e.Now.Value, e.Kept = p.ApplyToMap(e.Now.Value), p
+	a[uid] = e
+}
+
+// ForgetOthers forgets the objects of which less was kept than a projection keeps: the watches show them. The next request still names the
+// version that they show.
+func (a Acted) ForgetOthers(p *projection.Projection) {
+	maps.DeleteFunc(a, func(_ types.UID, e ActedOn) bool { return e.Kept != nil && !e.Kept.Covers(p) })
 }
 
 // NoteUnseen records that an object had changed before it was acted on, if the watches had shown another version than the request named. An

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -140,5 +141,40 @@ func TestListUnseen(t *testing.T) {
 		if tc.before.NoteAnswer(tc.named, nil); len(tc.before.ListUnseen()) > 0 {
 			t.Errorf("%s: what is gone hides nothing", name)
 		}
+	}
+}
+
+// What is remembered of an object is what its Cleaner reads of it. When the Cleaner reads more, the watches are believed again.
+func TestActedKeepsWhatIsRead(t *testing.T) {
+	phase, both := projection.KeepPath("status", "phase"), projection.Merge(projection.KeepPath("status", "phase"), projection.KeepPath("spec"))
+	whole := map[string]any{"status": map[string]any{"phase": "Failed", "reason": "x"}, "spec": map[string]any{}}
+	acted := Acted{}
+	now := version(p("a"), "8")
+	now.Value = whole
+	acted.NoteAnswer(p("a"), &now)
+	acted.NoteAnswer(p("gone"), nil)
+	metadata := version(p("b"), "8")
+	metadata.Value = nil
+	acted.NoteAnswer(p("b"), &metadata)
+	for _, name := range []string{"a", "b", "gone", "unknown"} {
+		acted.KeepParts(p(name).UID, phase)
+	}
+	if diff := cmp.Diff(map[string]any{"status": map[string]any{"phase": "Failed"}}, acted[p("a").UID].Now.Value); diff != "" || len(acted) != 3 {
+		t.Errorf("%d are remembered; of one that was patched (-want +got):\n%s", len(acted), diff)
+	}
+	if len(whole) != 2 {
+		t.Error("the answer was changed")
+	}
+	acted.ForgetOthers(projection.KeepPath("status", "phase"))
+	if len(acted) != 3 {
+		t.Errorf("who reads the same remembers %d", len(acted))
+	}
+	acted.ForgetOthers(both)
+	if _, known := acted[p("a").UID]; known || len(acted) != 2 {
+		t.Errorf("who reads more remembers %d", len(acted))
+	}
+	acted.NoteAnswer(p("a"), &now)
+	if acted.ForgetOthers(both); len(acted) != 3 || acted[p("a").UID].Kept != nil {
+		t.Error("a whole object is not enough")
 	}
 }

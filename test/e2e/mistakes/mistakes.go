@@ -49,7 +49,8 @@ func List() []Mistake {
 		},
 		{
 			Name: "NotReadLive", File: commit,
-			Was: "live := c.pass.reads.meterLive(c.pass.clients.Live,", Is: "live := c.pass.reads.meterLive(c.pass.clients.Watched,",
+			Was:    "snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work)",
+			Is:     "snapshot.Queries(c.pass.mem.queried.queries).Read(ctx, c.pass.clients.Watched)",
 			Breaks: []string{"I3"},
 		},
 	}

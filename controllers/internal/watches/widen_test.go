@@ -1,0 +1,251 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/projection"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+// reading has a query read some fields of the status besides what identifies an object.
+func reading(fields ...string) func(*snapshot.Query) {
+	p := projection.Identity()
+	for _, field := range fields {
+		p = projection.Merge(p, projection.KeepPath("status", field))
+	}
+	return func(q *snapshot.Query) { q.Reads = snapshot.NewReads(p) }
+}
+
+// status is the content of a Pod.
+func status(phase string) map[string]any {
+	return map[string]any{"status": map[string]any{"phase": phase, "reason": "Evicted", "message": "long", "hostIP": "10.0.0.1"}, "spec": map[string]any{"nodeName": "n"}}
+}
+
+// shows waits until a query shows these fields of the status of one Pod, and nothing else of it.
+func (r *rig) shows(q snapshot.Query, want map[string]any) {
+	r.Helper()
+	var last plan.Target
+	defer func() {
+		if r.Failed() {
+			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, last.Objects)
+		}
+	}()
+	until(r.T, fmt.Sprintf("%v is shown", want), func() bool {
+		last = r.Read(r.Context(), q)
+		return last.State == plan.Complete && len(last.Objects) == 1 && cmp.Equal(last.Objects[0].Value["status"], any(want)) && last.Objects[0].Value["spec"] == nil
+	})
+}
+
+// countLists counts what is listed of Pods, in either way.
+func countLists(s *apiserver.Server) *atomic.Int64 {
+	n := &atomic.Int64{}
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		if gvr == apiserver.Pods && (verb == "list" || verb == "watch" && r.URL.Query().Get("sendInitialEvents") == "true") {
+			n.Add(1)
+		}
+		return false
+	})
+	return n
+}
+
+// A store has what its Cleaners read, and no more. Who reads more sees nothing of it until all that it reads is there; the others go on.
+func TestWhoReadsMoreWaitsForIt(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}, status("Running"))
+	narrow, wide, other := queries.New("Pod", reading("phase")), queries.New("Pod", reading("phase", "reason")), queries.New("Pod", reading("hostIP"))
+	r.SetInterests(owner("narrow"), interests(narrow))
+	r.shows(narrow, map[string]any{"phase": "Running"})
+	if got := r.Read(t.Context(), wide); got.State != plan.Unsynced || got.Detail != "waiting for a list of pods with all fields that the expressions read" || got.Objects != nil {
+		t.Errorf("who reads more sees %s %q, %v", got.State, got.Detail, got.Objects)
+	}
+	woken := r.queue.count(owner("narrow"))
+	r.wakes(owner("wide"), "the list", func() { r.SetInterests(owner("wide"), interests(wide)) })
+	for _, q := range []snapshot.Query{narrow, wide} {
+		r.shows(q, map[string]any{"phase": "Running", "reason": "Evicted"})
+	}
+	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}, status("Failed"))
+	r.shows(wide, map[string]any{"phase": "Failed", "reason": "Evicted"})
+	until(t, "a change wakes both", func() bool { return r.queue.count(owner("narrow")) > woken })
+	r.SetInterests(owner("wide"), interests(other)) // it reads something else now
+	r.shows(other, map[string]any{"phase": "Failed", "hostIP": "10.0.0.1"})
+	r.SetInterests(owner("whole"), interests(queries.New("Pod")))
+	until(t, "all is shown", func() bool {
+		got := r.Read(t.Context(), queries.New("Pod"))
+		return got.State == plan.Complete && got.Objects[0].Value["spec"] != nil
+	})
+	if got := r.Read(t.Context(), narrow); got.State != plan.Complete || got.Objects[0].Labels["app"] != "web" {
+		t.Errorf("who reads less sees %s %q", got.State, got.Detail)
+	}
+}
+
+// What others read is not listed again, and a list that comes for another reason narrows the store.
+func TestStoresNarrowAtTheNextList(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	narrow, wide := queries.New("Pod", reading("phase")), queries.New("Pod", reading("phase", "reason"))
+	r.SetInterests(owner("wide"), interests(wide))
+	r.shows(wide, map[string]any{"phase": "Running", "reason": "Evicted"})
+	lists := countLists(s)
+	r.SetInterests(owner("narrow"), interests(narrow))
+	r.shows(narrow, map[string]any{"phase": "Running", "reason": "Evicted"})
+	r.DropInterests(owner("wide"))
+	s.Put(apiserver.Pods, "a", "p", nil, status("Failed"))
+	r.shows(narrow, map[string]any{"phase": "Failed", "reason": "Evicted"})
+	if n := lists.Load(); n > 0 {
+		t.Errorf("it was listed %d times for who reads less", n)
+	}
+	s.Disconnect(apiserver.Pods, true)
+	r.shows(narrow, map[string]any{"phase": "Failed"})
+}
+
+// Field selectors are compared with what is kept for them.
+func TestFieldSelectorsSeeWhatTheyCompare(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	s.Put(apiserver.Pods, "a", "q", nil, status("Failed"))
+	all := queries.New("Pod", reading("reason"))
+	r.SetInterests(owner("c"), interests(all))
+	r.reads(all, plan.Complete, "p", "q")
+	selected := snapshot.Queries{{Query: queries.New("Pod", queries.Fielded("status.phase=Failed"), queries.MetadataOnly)}}
+	selected.KeepReadings(&v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 1)}, nil)
+	q := selected[0].Query
+	r.SetInterests(owner("d"), interests(q))
+	r.reads(q, plan.Complete, "q")
+	r.wakes(owner("d"), "an object that begins to match", func() { s.Put(apiserver.Pods, "a", "p", nil, status("Failed")) })
+	r.reads(q, plan.Complete, "p", "q")
+}
+
+// However often a tenant changes what is read: its Cleaner waits, and all is listed at the pace that the clock allows, once for all who wait.
+func TestListsForMoreAreBounded(t *testing.T) {
+	s := apiserver.New(t)
+	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	e, err := New(Options{Config: s.Config(), Clock: fake}) // every 30 seconds
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startRig(t, e, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	first := queries.New("Pod", reading("phase"))
+	r.SetInterests(owner("first"), interests(first))
+	r.shows(first, map[string]any{"phase": "Running"})
+	lists := countLists(s)
+	const atOnce, edits = 3, 40
+	last := func(n int) snapshot.Query { return queries.New("Pod", reading(fmt.Sprint("f", n))) }
+	for n := range atOnce {
+		r.SetInterests(owner("edits"), interests(last(n)))
+		r.reads(last(n), plan.Complete, "p")
+	}
+	for n := range edits {
+		r.SetInterests(owner("edits"), interests(last(atOnce+n)))
+		r.SetInterests(owner(fmt.Sprint("waits", n)), interests(queries.New("Pod", reading(fmt.Sprint("g", n)))))
+		if got := r.Read(t.Context(), last(atOnce+n)); got.State != plan.Unsynced {
+			t.Fatalf("edit %d is answered by %s", n, got.State)
+		}
+		r.reads(first, plan.Complete, "p") // who reads less goes on
+	}
+	if n := lists.Load(); n != atOnce {
+		t.Errorf("it was listed %d times at once, and %d times are allowed", n, atOnce)
+	}
+	until(t, "the list waits for its turn", fake.HasWaiters)
+	fake.Step(31 * time.Second)
+	r.reads(last(atOnce+edits-1), plan.Complete, "p")
+	for n := range edits {
+		r.reads(queries.New("Pod", reading(fmt.Sprint("g", n))), plan.Complete, "p")
+	}
+	if n := lists.Load(); n != atOnce+1 {
+		t.Errorf("it was listed %d times in all, and %d times are allowed", n, atOnce+1)
+	}
+}
+
+// Who has asked for more and is gone has nothing listed.
+func TestNothingIsListedForWhoIsGone(t *testing.T) {
+	s := apiserver.New(t)
+	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	e, err := New(Options{Config: s.Config(), Clock: fake})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := startRig(t, e, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	first := queries.New("Pod", reading("phase"))
+	r.SetInterests(owner("first"), interests(first))
+	r.shows(first, map[string]any{"phase": "Running"})
+	lists := countLists(s)
+	for n := range 4 {
+		q := queries.New("Pod", reading(fmt.Sprint("f", n)))
+		r.SetInterests(owner("c"), interests(q))
+		if n < 3 {
+			r.reads(q, plan.Complete, "p")
+		}
+	}
+	r.DropInterests(owner("c"))
+	i := informerOf(t, e, apiserver.Pods)
+	fake.Step(31 * time.Second)
+	until(t, "the alarm has rung for nothing", func() bool {
+		e.mu.RLock()
+		defer e.mu.RUnlock()
+		return i.wider.due.IsZero()
+	})
+	if n := lists.Load(); n != 3 {
+		t.Errorf("it was listed %d times", n)
+	}
+}
+
+// informerOf is the informer of whole objects of a resource.
+func informerOf(t *testing.T, e *Engine, gvr schema.GroupVersionResource) *informer {
+	t.Helper()
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for r, of := range e.catalog.resources {
+		if r.GVR == gvr {
+			for _, s := range of.scopes {
+				return s.full
+			}
+		}
+	}
+	t.Fatalf("%s is not watched", gvr)
+	return nil
+}
+
+// Thousands of Cleaners with readings of their own do not hold up the others: what is read is merged without the lock.
+func TestManyReadingsAreMergedOnce(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	const cleaners = 2000
+	var all []snapshot.Query
+	for n := range cleaners {
+		q := queries.New("Pod", reading(fmt.Sprint("f", n%500), "phase"))
+		all = append(all, q)
+		r.SetInterests(owner(fmt.Sprint("c", n)), interests(q))
+	}
+	slices.Reverse(all)
+	for _, q := range all {
+		r.shows(q, map[string]any{"phase": "Running"})
+	}
+	i := informerOf(t, r.Engine, apiserver.Pods)
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if n := len(i.scope.reads.ListReads()); n != 500 {
+		t.Errorf("%d readings are told apart", n)
+	}
+}
