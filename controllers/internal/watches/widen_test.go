@@ -95,6 +95,30 @@ func TestWhoReadsMoreWaitsForIt(t *testing.T) {
 	}
 }
 
+// A list has what was read when it began. Who comes while it is under way waits for the next one.
+func TestWhoComesDuringAListWaitsForTheNext(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+	began, release := make(chan struct{}, 100), make(chan struct{})
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+		if gvr == apiserver.Pods && (verb == "list" || verb == "watch") {
+			began <- struct{}{}
+			select {
+			case <-release:
+			case <-req.Context().Done():
+			}
+		}
+		return false
+	})
+	early, late := queries.New("Pod", reading("phase")), queries.New("Pod", reading("reason"))
+	r.SetInterests(owner("early"), interests(early))
+	<-began
+	r.SetInterests(owner("late"), interests(late))
+	close(release)
+	r.shows(late, map[string]any{"phase": "Running", "reason": "Evicted"})
+}
+
 // What others read is not listed again, and a list that comes for another reason narrows the store.
 func TestStoresNarrowAtTheNextList(t *testing.T) {
 	s := apiserver.New(t)
