@@ -36,8 +36,8 @@ func (c *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	if c.isPostponed(watched) {
 		return c.pass.mem.paused, nil
 	}
-	release := c.pass.evaluator.reserveSlot(ctx)
-	defer release()
+	giveBack := c.pass.evaluator.reserveSlot(ctx)
+	defer giveBack()
 	if err := c.readToCommit(ctx, &in); err != nil {
 		return reportedPlan{watched}, err
 	}
@@ -47,7 +47,7 @@ func (c *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	if inTime {
 		live, agreed = c.decideLive(ctx, in, watched)
 	}
-	release()
+	giveBack()
 	if err := checkMemory(c.pass.share); err != nil {
 		return reportedPlan{live}, err
 	}

@@ -72,7 +72,7 @@ func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) 
 type batches struct {
 	pass *pass
 	in   plan.Input
-	// decision is the last one on the watches, and todo what of it need not wait for live reads to say the same.
+	// decision is the latest plan from the watches, and todo that plan without the items that live reads did not confirm and that still wait.
 	decision, todo plan.Plan
 	// obstacle says why nothing could be confirmed.
 	obstacle reportedPlan
@@ -215,7 +215,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
 	b.executor.in.Now = b.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
-	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.pass.mem.lane)
+	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.pass.mem.lastNamespace)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
 	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.meterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.pass.r.clockTrust() // the reads have measured it
@@ -442,7 +442,7 @@ func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 func (r *recurrence) finishRecurring(ctx context.Context) error {
 	for r.pass.store.Draft.Common().CloudEventSink != "" {
 		req := life.AtRest(r.pass.store.Draft, &r.pass.mem.run.Ledger)
-		nothing := req.Kind == life.MoveToUnsent && len(life.SettleRun(r.pass.store.Draft.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
+		nothing := req.Kind == life.MoveToUnsent && len(life.CountRows(r.pass.store.Draft.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {
 			break
 		}

@@ -299,7 +299,7 @@ func (o *openRun) receiveUninstall(ctx context.Context) {
 			return
 		}
 		o.pass.mem.run.RecordUninstall(end.Why, o.pass.r.clock.Now())
-		o.pass.mem.run.Uninstalled = end.Swept
+		o.pass.mem.run.Uninstalled = end.Uninstalled
 		o.pass.journal.RememberActions(end.Actions...)
 		if end.Why != "" {
 			logf.FromContext(ctx).Info("Uninstall did not end", "run", end.Run, "why", end.Why)

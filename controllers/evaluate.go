@@ -247,7 +247,7 @@ func (e *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
 	return plan.ComputePlan(ctx, in)
 }
 
-// beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, before or after. The time of the
+// beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, as followCleaner says. The time of the
 // evaluation begins with the slot. Each evaluation has one, because how long the last one took does not bound it.
 func (e *evaluator) beginEvaluation(ctx context.Context) (_ context.Context, end func()) {
 	evaluating, stop := followCleaner(ctx, e.pass)
@@ -295,7 +295,7 @@ func (e *evaluator) reserveSlot(ctx context.Context) (release func()) {
 	}
 }
 
-// followCleaner gives a context that ends when the Cleaner is changed or deleted, before or after.
+// followCleaner gives a context that ends when the Cleaner is changed or deleted, also if that happened after the pass has read it.
 func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func()) {
 	following, end := p.r.evaluations.BeginEvaluation(ctx, p.store.Key, p.store.Draft)
 	if now, err := p.r.knownCleaner(ctx, p.store.Key); err == nil { // it may have been changed since it was read

@@ -88,8 +88,8 @@ type shortcuts struct {
 	queried queried
 	// pace is how many requests a second limits let through.
 	pace *rate.Limiter
-	// lane is the namespace after which the next requests begin.
-	lane string
+	// lastNamespace is the namespace after which the next requests begin.
+	lastNamespace string
 }
 
 // queried are the queries of the targets of one version, and what they read of an object.

@@ -43,7 +43,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 	for i := range steps {
 		all[i] = &steps[i]
 	}
-	b.pass.mem.lane = actuate.RunSteps(all, b.pass.mem.lane, func(i int) {
+	b.pass.mem.lastNamespace = actuate.RunSteps(all, b.pass.mem.lastNamespace, func(i int) {
 		s := &steps[i]
 		results[i] = actionlog.DescribeDryRun(s.Verb)
 		if out := b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b}); out.Kind != life.AnswerDone {

@@ -244,9 +244,9 @@ func TestTheEndOfAnUninstallIsTaken(t *testing.T) {
 		failed      string
 		actions     int
 	}{
-		"Ended":    {end: uninstalls.End{Run: 1, Swept: true, Actions: []v1alpha1.Action{deed}}, swept: true, actions: 1},
+		"Ended":    {end: uninstalls.End{Run: 1, Uninstalled: true, Actions: []v1alpha1.Action{deed}}, swept: true, actions: 1},
 		"Failed":   {end: uninstalls.End{Run: 1, Why: "timed out", Actions: []v1alpha1.Action{deed}}, failed: "timed out", actions: 1},
-		"OfOthers": {end: uninstalls.End{Run: 2, Swept: true, Actions: []v1alpha1.Action{deed}}, busy: true},
+		"OfOthers": {end: uninstalls.End{Run: 2, Uninstalled: true, Actions: []v1alpha1.Action{deed}}, busy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := ordered(t, 1, unchanged)

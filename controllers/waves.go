@@ -85,7 +85,7 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 		for n, i := range ready {
 			steps[n] = &c.Steps[i]
 		}
-		b.pass.mem.lane = actuate.RunSteps(steps, b.pass.mem.lane, func(n int) {
+		b.pass.mem.lastNamespace = actuate.RunSteps(steps, b.pass.mem.lastNamespace, func(n int) {
 			s := steps[n]
 			if !s.IsChange() { // a report asks for nothing
 				outcomes[n] = actuate.NewDone("")

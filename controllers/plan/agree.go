@@ -38,8 +38,8 @@ func intersectLive(first, last Plan) Plan {
 	return keepWanted(first, last, func(*Step) bool { return true })
 }
 
-// listSharedItems are the items that both plans act on. It leaves out an item if the live plan wants a step for it and others together that
-// the watched plan does not want for it.
+// listSharedItems are the items that both plans act on. It leaves out an item if the live plan has a step for it together with other
+// items, and the watched plan has no such step for it.
 func listSharedItems(watched, live Plan) map[ItemKey]bool {
 	wanted := watched.listWants()
 	shared := watched.ListItems()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
@@ -167,6 +168,24 @@ const always = 10 * 365 * 24 * time.Hour
 
 // NextEvaluation is when to make another plan if nothing happens: at Next, or at NextCheck.
 func (p *Plan) NextEvaluation() time.Time { return monotime.ChooseEarlier(p.Next, p.NextCheck) }
+
+// decider is the evaluation of all rules of a spec.
+type decider struct {
+	in          *Input
+	p           *Plan
+	errors      itemErrors
+	reads       reads
+	abortReason func() *expr.Error // says why nothing is answered any more
+	retain      func(path string, bytes int) bool
+	// gate are the reads that all steps depend on, and that were not answered yet.
+	gate []Read
+	// claimed is what earlier rules act on: an object is acted on by the first rule that wants it.
+	claimed map[types.UID]bool
+	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
+	// the timers must start again; zero: there are none.
+	newHolds int
+	blindFor time.Duration
+}
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
 func ComputePlan(ctx context.Context, in Input) Plan {

@@ -19,24 +19,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
-// decider is the evaluation of all rules of a spec.
-type decider struct {
-	in          *Input
-	p           *Plan
-	errors      itemErrors
-	reads       reads
-	abortReason func() *expr.Error // says why nothing is answered any more
-	retain      func(path string, bytes int) bool
-	// gate are the reads that all steps depend on, and that were not answered yet.
-	gate []Read
-	// claimed is what earlier rules act on: an object is acted on by the first rule that wants it.
-	claimed map[types.UID]bool
-	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
-	// the timers must start again; zero: there are none.
-	newHolds int
-	blindFor time.Duration
-}
-
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]bool{}}

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -109,4 +110,27 @@ func (s Snapshot) TargetsOf(o *Object) []int {
 		}
 	}
 	return out
+}
+
+// releaseStep adds the release, or says for which reason it blocks the plan.
+func (in *Input) releaseStep(p *Plan) (reason, detail string) {
+	h := in.Spec.Helm
+	if h == nil || !h.Delete || in.Release == nil {
+		return "", ""
+	}
+	rel, protected := in.Release, in.Protection.OfNamespace(in.Owner.Namespace)
+	switch {
+	case protected != "":
+		return v1alpha1.ReasonProtected, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, protected)
+	case rel.State == ReleaseGone:
+		return "", ""
+	case rel.Blocked != "":
+		return rel.Blocked, rel.Detail
+	case rel.State == ReleasePending:
+		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
+	case rel.HasHooks && rel.HooksBlocked != "" && !h.DisableHooks:
+		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, rel.HooksBlocked)
+	}
+	p.Release = rel
+	return "", ""
 }

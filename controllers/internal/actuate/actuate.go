@@ -58,17 +58,6 @@ func New(config *rest.Config, slots *fair.Slots) (*Actuator, error) {
 // returned. A panic of one of them is the caller's.
 func RunParallel(n int, do func(i int)) { contain.RunParallel(inFlight, n, do) }
 
-// RunSteps calls do for each step, with as many in parallel as one Cleaner may have in flight. Namespaces share these places, so that
-// requests that hang or wait for a slot in one namespace delay no other. Requests on objects of one namespace begin in their order.
-// RunSteps begins with the namespace that follows after, and returns the value of after for the next call.
-func RunSteps(steps []*plan.Step, after string, do func(i int)) (next string) {
-	namespaces := make([]string, len(steps))
-	for i, s := range steps {
-		namespaces[i] = s.Object.Namespace
-	}
-	return contain.RunInLanes(inFlight, namespaces, after, do)
-}
-
 // WithoutRetries is a configuration whose clients send each request that changes something once: an answer that asks to come back
 // later is an answer. client-go would send it again by itself, up to ten times, long after whether it may be sent was
 // asked.

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -537,4 +538,15 @@ func objectPath(ref plan.Ref, subresource string) []string {
 		out = append(out, subresource)
 	}
 	return out
+}
+
+// RunSteps calls do for each step, with as many in parallel as one Cleaner may have in flight. Namespaces share these places, so that
+// requests that hang or wait for a slot in one namespace delay no other. Requests on objects of one namespace begin in their order.
+// RunSteps begins with the namespace that follows after, and returns the value of after for the next call.
+func RunSteps(steps []*plan.Step, after string, do func(i int)) (next string) {
+	namespaces := make([]string, len(steps))
+	for i, s := range steps {
+		namespaces[i] = s.Object.Namespace
+	}
+	return contain.RunInLanes(inFlight, namespaces, after, do)
 }

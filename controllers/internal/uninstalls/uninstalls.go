@@ -88,10 +88,10 @@ type Job struct {
 
 // End is how an uninstall ended.
 type End struct {
-	Run     int64 // whose uninstall it was
-	Swept   bool  // it came to its end
-	Why     string
-	Actions []v1alpha1.Action
+	Run         int64 // whose uninstall it was
+	Uninstalled bool  // it came to its end
+	Why         string
+	Actions     []v1alpha1.Action
 }
 
 // SetTimeouts bounds a job: hooks by helm.timeout of the spec, if there is one, and how long this attempt may occupy its place.
@@ -145,7 +145,7 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 
 // describeEnd returns the End for an outcome.
 func (j *Job) describeEnd(out helm.Outcome, err error) End {
-	end := End{Run: j.Run, Swept: out.State == helm.Done}
+	end := End{Run: j.Run, Uninstalled: out.State == helm.Done}
 	note := func(ref plan.Ref, result string) {
 		end.Actions = append(end.Actions, v1alpha1.Action{
 			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: actionlog.AtSecond(j.Clock), Result: result,

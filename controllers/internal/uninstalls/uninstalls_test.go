@@ -84,7 +84,7 @@ func TestAPanicEndsAnUninstall(t *testing.T) {
 	if woken != 1 {
 		t.Errorf("it wakes its Cleaner %d times", woken)
 	}
-	if end := <-ended; end.Run != 3 || end.Swept || !strings.HasPrefix(end.Why, "panic: ") {
+	if end := <-ended; end.Run != 3 || end.Uninstalled || !strings.HasPrefix(end.Why, "panic: ") {
 		t.Errorf("it ended with %+v", end)
 	}
 }
@@ -192,7 +192,7 @@ func TestATryHasItsTime(t *testing.T) {
 			if job.Do(over); over.Err() != nil {
 				t.Error("it goes on")
 			}
-			if end := <-ended; end.Why != tc.why || end.Swept {
+			if end := <-ended; end.Why != tc.why || end.Uninstalled {
 				t.Errorf("it ended with %+v, want %q", end, tc.why)
 			}
 		})
@@ -212,7 +212,7 @@ func TestDescribeEnd(t *testing.T) {
 		err  error
 		want End
 	}{
-		"Done":     {out: helm.Outcome{State: helm.Done}, want: End{Swept: true}},
+		"Done":     {out: helm.Outcome{State: helm.Done}, want: End{Uninstalled: true}},
 		"Stale":    {err: fmt.Errorf("asked: %w", errStale)},
 		"Failed":   {err: errors.New("no\nanswer"), want: End{Why: "no answer"}},
 		"Upgraded": {out: helm.Outcome{State: helm.Upgraded}, want: End{Why: "the release was upgraded, or its release Secret was modified"}},
@@ -227,7 +227,7 @@ func TestDescribeEnd(t *testing.T) {
 			job := newTestJob(t, alice, nil)
 			tc.out.Created, tc.out.Deleted, tc.out.Kept = []plan.Ref{ref}, []plan.Ref{ref}, []helm.Kept{{Ref: ref, Because: "it is\nkept"}}
 			got := job.describeEnd(tc.out, tc.err)
-			if got.Run != 3 || got.Swept != tc.want.Swept || got.Why != tc.want.Why {
+			if got.Run != 3 || got.Uninstalled != tc.want.Uninstalled || got.Why != tc.want.Why {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}
 			var said []string

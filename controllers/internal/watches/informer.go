@@ -445,7 +445,8 @@ func (s *store) UpdateResourceVersion(string) {
 	}
 }
 
-// missedSince is since when what the watch shows now may have been so; zero: it has just come.
+// missedSince is the earliest moment at which what the watch shows now can have happened, while it may still be sending what changed during
+// the list before it. After that it is zero: what the watch shows has just happened.
 func (i *informer) missedSince(now time.Time) time.Time {
 	if now.Before(i.caughtUp) {
 		return i.known

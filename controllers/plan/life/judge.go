@@ -230,57 +230,6 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	return RowVerdict{Kept: "no rule selects it now"}
 }
 
-// keepRowSteps removes the steps that are no actions on the objects of rows, or come after such a step, or after one on the object of a
-// row that is left alone: a dependency is never cut. It returns the rows that lose a step; nothing is done to their objects.
-func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[int]bool) {
-	l := &leftSteps{out: make([]bool, len(p.Steps)), followers: make([][]int, len(p.Steps)), ofRow: map[int][]int{}, dropped: map[int]bool{}}
-	var first []int
-	for n := range p.Steps {
-		s := &p.Steps[n]
-		i, recorded := at[s.Object.UID]
-		if !s.IsChange() || recorded && m.Rows[i].isDone() {
-			continue // it holds nothing up
-		}
-		for _, before := range s.After {
-			l.followers[before] = append(l.followers[before], n)
-		}
-		if recorded {
-			l.ofRow[i] = append(l.ofRow[i], n)
-		}
-		if !recorded || m.Rows[i].State != RowOpen {
-			first = append(first, n)
-		}
-	}
-	l.leaveSteps(first, func(n int) (int, bool) { i, recorded := at[p.Steps[n].Object.UID]; return i, recorded })
-	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !l.out[n] && p.Steps[n].IsChange() })
-	return l.dropped
-}
-
-// leftSteps are the steps of a plan that are left out, and what is left out with them.
-type leftSteps struct {
-	out       []bool
-	followers [][]int       // the actions that come after a step
-	ofRow     map[int][]int // the actions on the object of a row
-	dropped   map[int]bool
-}
-
-// leaveSteps leaves steps out, and what comes after them, and all else on the objects of their rows. It looks at each step once.
-func (l *leftSteps) leaveSteps(next []int, findRow func(step int) (row int, recorded bool)) {
-	for len(next) > 0 {
-		n := next[len(next)-1]
-		next = next[:len(next)-1]
-		if l.out[n] {
-			continue
-		}
-		l.out[n] = true
-		next = append(next, l.followers[n]...)
-		if i, recorded := findRow(n); recorded && !l.dropped[i] {
-			l.dropped[i] = true
-			next = append(next, l.ofRow[i]...)
-		}
-	}
-}
-
 // seenRows returns the objects of rows as conditions and rules see them, with the actions of the run.
 func (j *judge) seenRows() map[int]plan.Seen {
 	in := plan.Input{Spec: j.Spec, Snapshot: j.live}

@@ -249,14 +249,14 @@ func (v View) nextOfCountingRun(run *v1alpha1.Run, l *Ledger) Request {
 		}
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}
 	case !v.Cleaner.Common().IsRecurring():
-		return v.settleRun(run, l)
+		return v.requestFinish(run, l)
 	default:
 		return Request{Kind: Evaluate}
 	}
 }
 
-// settleRun finishes a run that counts, when there is room for it.
-func (v View) settleRun(run *v1alpha1.Run, l *Ledger) Request {
+// requestFinish finishes a run that counts, when there is room for it.
+func (v View) requestFinish(run *v1alpha1.Run, l *Ledger) Request {
 	if v.Cleaner.State().Unsent != nil {
 		return Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}
 	}

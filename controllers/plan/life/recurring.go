@@ -6,12 +6,9 @@ package life
 import (
 	"cmp"
 	"slices"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
@@ -23,83 +20,6 @@ const (
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
 	maxRun = 500
 )
-
-// BeforeBatch returns what a batch of a Cleaner with a sink needs before its first action: the Cleaner must be held, the outcome of the
-// batch before must be known, a full run must have made room, and then the rows of the batch must be recorded.
-func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
-	s := c.State()
-	rows := []int(nil)
-	if s.Run != nil {
-		rows = l.UnknownRows(s.Run)
-	}
-	switch {
-	case !View{Cleaner: c}.hasFinalizer():
-		return Request{Kind: AddFinalizer}
-	case len(rows) > 0:
-		return Request{Kind: LookRows, Rows: rows}
-	case s.Run != nil && IsRunFull(s.Run) && s.Unsent == nil:
-		return Request{Kind: MoveToUnsent}
-	default:
-		return Request{Kind: Record}
-	}
-}
-
-// AtRest returns the request for the run of a Recurring Cleaner with a sink while there is nothing else to do: to finish it, if there is
-// room.
-func AtRest(c v1alpha1.Owner, l *Ledger) Request {
-	s := c.State()
-	if s.Run == nil || s.Run.Result != "" || IsPaused(c.Common()) {
-		return Request{Kind: Idle}
-	}
-	return View{Cleaner: c}.settleRun(s.Run, l)
-}
-
-// IsRunFull says that a run counts so many objects that it is time to report them.
-func IsRunFull(run *v1alpha1.Run) bool {
-	n := int64(len(run.Rows))
-	for _, c := range run.Counts {
-		n += c.Count
-	}
-	return n >= maxRun
-}
-
-// BeginBatch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
-// run that is finished, or of none, it makes a new one.
-func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows []plan.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
-	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
-	if s.Run != nil && s.Run.Result == "" {
-		run = SettleRun(s.Run, l)
-	}
-	run.Decides, run.Withheld = fingerprint, addWithheld(run.Withheld, withheld)
-	for _, row := range rows {
-		run.Rows = append(run.Rows, row.String())
-	}
-	return run, newLedger(run, now)
-}
-
-// addWithheld is what was withheld at any time of a run, each once, as far as there is room.
-func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
-	known, room := make(map[v1alpha1.Withheld]bool, len(all)), plan.MaxWithheldBytes
-	for _, w := range all {
-		known[w] = true
-		room -= withheldBytes(w)
-	}
-	for _, w := range more {
-		if known[w] || len(all) == plan.MaxWithheld {
-			continue
-		}
-		if room -= withheldBytes(w); room > 0 {
-			known[w] = true
-			all = append(all, w)
-		}
-	}
-	return all
-}
-
-// withheldBytes is how many bytes an entry takes where it is stored.
-func withheldBytes(w v1alpha1.Withheld) int {
-	return len(`{"object":,"because":},`) + plan.StoredBytes(w.Object) + plan.StoredBytes(w.Because)
-}
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
 // objects of the earlier plan, at their current versions. An object that has the name of one of them, but another UID, was not recorded:

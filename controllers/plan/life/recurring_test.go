@@ -363,7 +363,7 @@ func TestSettled(t *testing.T) {
 	run.Rows = append(run.Rows, "made up")
 	run.Counts = []v1alpha1.Count{{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 2}}
 	l := ledgerOf(run, v1alpha1.OutcomeDeleted, v1alpha1.OutcomePatched, nothing, lost, v1alpha1.OutcomeGone)
-	got := SettleRun(run, &l.Ledger)
+	got := CountRows(run, &l.Ledger)
 	want := []v1alpha1.Count{
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeDeleted, Count: 3}, {Resource: "pods/v1", Outcome: v1alpha1.OutcomePatched, Count: 1},
 		{Resource: "pods/v1", Outcome: v1alpha1.OutcomeUnknown, Count: 1}, {Resource: "unreadable", Outcome: v1alpha1.OutcomeGone, Count: 1},
@@ -377,7 +377,7 @@ func TestSettled(t *testing.T) {
 	if len(run.Rows) != 5 || len(run.Counts) != 1 || run.Counts[0].Count != 2 {
 		t.Errorf("the run that was read was changed: %+v", run)
 	}
-	if again := SettleRun(got, &l.Ledger); !cmp.Equal(again, got) {
+	if again := CountRows(got, &l.Ledger); !cmp.Equal(again, got) {
 		t.Errorf("what is settled is counted twice: %+v", again.Counts)
 	}
 }
@@ -392,7 +392,7 @@ func TestSettledNamesTheFirstObjects(t *testing.T) {
 			names, outcomes = append(names, fmt.Sprint("p", i)), append(outcomes, v1alpha1.OutcomeDeleted)
 		}
 		run.Rows = counting(names...).Rows
-		run = SettleRun(run, &ledgerOf(run, outcomes...).Ledger)
+		run = CountRows(run, &ledgerOf(run, outcomes...).Ledger)
 	}
 	if len(run.Outcomes) != maxOutcomes || run.Counts[0].Count != 450 {
 		t.Errorf("%d objects are named, %d counted", len(run.Outcomes), run.Counts[0].Count)
@@ -653,7 +653,7 @@ func TestARunFitsWhereItIsStored(t *testing.T) {
 					ledger.RecordAnswer(i, RowAnswer{Did: v1alpha1.OutcomeDeleted, Gone: true}, born)
 				}
 			}
-			last := SettleRun(s.Run, ledger)
+			last := CountRows(s.Run, ledger)
 			if n := last.Counts[0].Count; done != 2*MaxBatch || n != 2*MaxBatch {
 				t.Errorf("%d objects are done, and %d are counted", done, n)
 			}

@@ -58,8 +58,8 @@ func CommitRun(before *v1alpha1.CleanerStatus, in plan.Input, fingerprint string
 	return run, m, p
 }
 
-// SettleRun is a run whose rows are counted, and the first of them named.
-func SettleRun(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
+// CountRows returns a run whose rows are counted, and the first of them named.
+func CountRows(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
 	bare := *run
 	bare.Rows = nil
 	out, known := bare.DeepCopy(), l.isOf(run)
@@ -103,7 +103,7 @@ func FinishRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message str
 	if run.Result != "" {
 		return run.DeepCopy()
 	}
-	out, finished := SettleRun(run, &m.Ledger), metav1.NewTime(now)
+	out, finished := CountRows(run, &m.Ledger), metav1.NewTime(now)
 	if result == "" {
 		result = v1alpha1.ResultCompleted
 		if slices.ContainsFunc(out.Counts, func(c v1alpha1.Count) bool { return c.Outcome == v1alpha1.OutcomeUnknown }) {
@@ -356,3 +356,131 @@ func (u *Uninstall) isUnderWay(run *v1alpha1.Run) bool {
 // isOurs reports whether this operator has begun to uninstall the release for the run. The release's status alone proves nothing: every
 // user who may write the record can write it.
 func (u *Uninstall) isOurs(run *v1alpha1.Run) bool { return u.isUnderWay(run) && u.Release.HasBegun() }
+
+// keepRowSteps removes the steps that are no actions on the objects of rows, or come after such a step, or after one on the object of a
+// row that is left alone: a dependency is never cut. It returns the rows that lose a step; nothing is done to their objects.
+func keepRowSteps(p *plan.Plan, at map[types.UID]int, m *Memory) (dropped map[int]bool) {
+	l := &leftSteps{out: make([]bool, len(p.Steps)), followers: make([][]int, len(p.Steps)), ofRow: map[int][]int{}, dropped: map[int]bool{}}
+	var first []int
+	for n := range p.Steps {
+		s := &p.Steps[n]
+		i, recorded := at[s.Object.UID]
+		if !s.IsChange() || recorded && m.Rows[i].isDone() {
+			continue // it holds nothing up
+		}
+		for _, before := range s.After {
+			l.followers[before] = append(l.followers[before], n)
+		}
+		if recorded {
+			l.ofRow[i] = append(l.ofRow[i], n)
+		}
+		if !recorded || m.Rows[i].State != RowOpen {
+			first = append(first, n)
+		}
+	}
+	l.leaveSteps(first, func(n int) (int, bool) { i, recorded := at[p.Steps[n].Object.UID]; return i, recorded })
+	p.Steps = plan.KeepSteps(p.Steps, func(n int) bool { return !l.out[n] && p.Steps[n].IsChange() })
+	return l.dropped
+}
+
+// BeforeBatch returns what a batch of a Cleaner with a sink needs before its first action: the Cleaner must be held, the outcome of the
+// batch before must be known, a full run must have made room, and then the rows of the batch must be recorded.
+func BeforeBatch(c v1alpha1.Owner, l *Ledger) Request {
+	s := c.State()
+	rows := []int(nil)
+	if s.Run != nil {
+		rows = l.UnknownRows(s.Run)
+	}
+	switch {
+	case !View{Cleaner: c}.hasFinalizer():
+		return Request{Kind: AddFinalizer}
+	case len(rows) > 0:
+		return Request{Kind: LookRows, Rows: rows}
+	case s.Run != nil && IsRunFull(s.Run) && s.Unsent == nil:
+		return Request{Kind: MoveToUnsent}
+	default:
+		return Request{Kind: Record}
+	}
+}
+
+// AtRest returns the request for the run of a Recurring Cleaner with a sink while there is nothing else to do: to finish it, if there is
+// room.
+func AtRest(c v1alpha1.Owner, l *Ledger) Request {
+	s := c.State()
+	if s.Run == nil || s.Run.Result != "" || IsPaused(c.Common()) {
+		return Request{Kind: Idle}
+	}
+	return View{Cleaner: c}.requestFinish(s.Run, l)
+}
+
+// IsRunFull says that a run counts so many objects that it is time to report them.
+func IsRunFull(run *v1alpha1.Run) bool {
+	n := int64(len(run.Rows))
+	for _, c := range run.Counts {
+		n += c.Count
+	}
+	return n >= maxRun
+}
+
+// BeginBatch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
+// run that is finished, or of none, it makes a new one.
+func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows []plan.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
+	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
+	if s.Run != nil && s.Run.Result == "" {
+		run = CountRows(s.Run, l)
+	}
+	run.Decides, run.Withheld = fingerprint, addWithheld(run.Withheld, withheld)
+	for _, row := range rows {
+		run.Rows = append(run.Rows, row.String())
+	}
+	return run, newLedger(run, now)
+}
+
+// addWithheld is what was withheld at any time of a run, each once, as far as there is room.
+func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
+	known, room := make(map[v1alpha1.Withheld]bool, len(all)), plan.MaxWithheldBytes
+	for _, w := range all {
+		known[w] = true
+		room -= withheldBytes(w)
+	}
+	for _, w := range more {
+		if known[w] || len(all) == plan.MaxWithheld {
+			continue
+		}
+		if room -= withheldBytes(w); room > 0 {
+			known[w] = true
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// withheldBytes is how many bytes an entry takes where it is stored.
+func withheldBytes(w v1alpha1.Withheld) int {
+	return len(`{"object":,"because":},`) + plan.StoredBytes(w.Object) + plan.StoredBytes(w.Because)
+}
+
+// leftSteps are the steps of a plan that are left out, and what is left out with them.
+type leftSteps struct {
+	out       []bool
+	followers [][]int       // the actions that come after a step
+	ofRow     map[int][]int // the actions on the object of a row
+	dropped   map[int]bool
+}
+
+// leaveSteps leaves steps out, and what comes after them, and all else on the objects of their rows. It looks at each step once.
+func (l *leftSteps) leaveSteps(next []int, findRow func(step int) (row int, recorded bool)) {
+	for len(next) > 0 {
+		n := next[len(next)-1]
+		next = next[:len(next)-1]
+		if l.out[n] {
+			continue
+		}
+		l.out[n] = true
+		next = append(next, l.followers[n]...)
+		if i, recorded := findRow(n); recorded && !l.dropped[i] {
+			l.dropped[i] = true
+			next = append(next, l.ofRow[i]...)
+		}
+	}
+}
