@@ -615,7 +615,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	since = monotime.ChooseEarlier(i.known, l.missedSince)
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
-	i.endList(now)
+	i.endList(now, since)
 	i.failure, i.failingSince = "", time.Time{}
 	if !since.IsZero() {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // beginList begins to list, and from then on to watch, with what is read now: what a store has that nothing reads now goes with this list.
@@ -31,13 +33,18 @@ func (s *store) beginList() {
 }
 
 // endList records that a list is stored. What was wanted meanwhile, and is not in it, waits for the next one.
-func (i *informer) endList(now time.Time) {
+func (i *informer) endList(now, since time.Time) {
 	i.keeps = i.listing
 	if i.widening {
 		i.widening = false
 		i.pace.NoteEnd(now.Sub(i.asked))
 	}
 	if i.full && !i.scope.reads.AreCoveredBy(i.keeps) {
+		for w := range i.scope.wants { // what was answered from a wider list before
+			if w.full && w.reportedState == plan.Complete && !i.keeps.Covers(w.query.Reads) {
+				w.reportedState, w.lost = plan.Unsynced, monotime.ChooseEarlier(w.lost, since)
+			}
+		}
 		i.wider.setDue(i.pace.FindTurn(now))
 	}
 }

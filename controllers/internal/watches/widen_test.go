@@ -273,3 +273,67 @@ func TestManyReadingsAreMergedOnce(t *testing.T) {
 		t.Errorf("%d readings are told apart", n)
 	}
 }
+
+// A Cleaner that comes during a list which narrows is answered from the wider store before it, and then not any more. When it can be answered
+// again it is woken, and hears of what it cannot have seen, such as an object that has left its selection meanwhile.
+func TestWhoIsNotAnsweredAnyMoreIsWoken(t *testing.T) {
+	fielded := snapshot.Queries{{Query: queries.New("Pod", queries.Fielded("status.phase=Failed"), queries.MetadataOnly)}}
+	fielded.KeepReadings(&v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 1)}, nil)
+	for name, tc := range map[string]struct {
+		late  snapshot.Query
+		after []string
+	}{
+		"All":           {queries.New("Pod", reading("phase")), []string{"p"}},
+		"FieldSelector": {fielded[0].Query, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			r := newRig(t, s)
+			s.Put(apiserver.Pods, "a", "p", nil, status("Failed"))
+			wide := queries.New("Pod", reading("phase", "reason"))
+			r.SetInterests(owner("wide"), interests(wide))
+			r.reads(wide, plan.Complete, "p")
+			r.SetInterests(owner("other"), interests(queries.New("Pod", reading("reason"))))
+			r.DropInterests(owner("wide"))
+			began, gates := holdLists(s, 2)
+			s.Disconnect(apiserver.Pods, true)
+			<-began // a list that has only what the other one reads
+			r.SetInterests(owner("late"), interests(tc.late))
+			r.reads(tc.late, plan.Complete, "p") // from the wider store
+			r.News.TakeChange(owner("late"))
+			close(gates[0])
+			<-began // the list that widens
+			r.reads(tc.late, plan.Unsynced)
+			s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
+			r.wakes(owner("late"), "the wider list", func() { close(gates[1]) })
+			r.reads(tc.late, plan.Complete, tc.after...)
+			if r.News.TakeChange(owner("late")).IsZero() {
+				t.Error("nothing says that it may have missed a change")
+			}
+		})
+	}
+}
+
+// holdLists holds up the next lists of Pods until their gates are closed, and says when each has begun.
+func holdLists(s *apiserver.Server, n int) (began chan struct{}, gates []chan struct{}) {
+	for range n {
+		gates = append(gates, make(chan struct{}))
+	}
+	began = make(chan struct{}, 100)
+	var lists atomic.Int64
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+		if gvr != apiserver.Pods || verb != "list" && (verb != "watch" || req.URL.Query().Get("sendInitialEvents") != "true") {
+			return false
+		}
+		k := int(lists.Add(1)) - 1
+		began <- struct{}{}
+		if k < len(gates) {
+			select {
+			case <-gates[k]:
+			case <-req.Context().Done():
+			}
+		}
+		return false
+	})
+	return began, gates
+}
