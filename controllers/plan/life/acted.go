@@ -58,10 +58,19 @@ func (a Acted) KeepParts(uid types.UID, p *projection.Projection) {
 	a[uid] = e
 }
 
-// ForgetOthers forgets the objects of which less was kept than a projection keeps: the watches show them. The next request still names the
-// version that they show.
+// ForgetOthers forgets the objects that were not kept with a projection: the watches show them, and the next request names the version that
+// they show. It does not matter whether more was kept: an answer may have less than that of an object, as the API server answers with metadata
+// only, and then the rest is what the watches had.
 func (a Acted) ForgetOthers(p *projection.Projection) {
-	maps.DeleteFunc(a, func(_ types.UID, e ActedOn) bool { return e.Kept != nil && !e.Kept.Covers(p) })
+	kept := map[*projection.Projection]bool{nil: false}
+	maps.DeleteFunc(a, func(_ types.UID, e ActedOn) bool {
+		same, known := kept[e.Kept]
+		if !known {
+			same = e.Kept.Digest() == p.Digest()
+			kept[e.Kept] = same
+		}
+		return !e.Gone && !same
+	})
 }
 
 // NoteUnseen records that an object had changed before it was acted on, if the watches had shown another version than the request named. An

@@ -144,7 +144,7 @@ func TestListUnseen(t *testing.T) {
 	}
 }
 
-// What is remembered of an object is what its Cleaner reads of it. When the Cleaner reads more, the watches are believed again.
+// What is remembered of an object is what its Cleaner reads of it. When the Cleaner reads something else, the watches are believed again.
 func TestActedKeepsWhatIsRead(t *testing.T) {
 	phase, both := projection.KeepPath("status", "phase"), projection.Merge(projection.KeepPath("status", "phase"), projection.KeepPath("spec"))
 	whole := map[string]any{"status": map[string]any{"phase": "Failed", "reason": "x"}, "spec": map[string]any{}}
@@ -166,15 +166,31 @@ func TestActedKeepsWhatIsRead(t *testing.T) {
 		t.Error("the answer was changed")
 	}
 	acted.ForgetOthers(projection.KeepPath("status", "phase"))
-	if len(acted) != 3 {
+	if _, known := acted[p("a").UID]; !known || len(acted) != 2 { // of b nothing was kept
 		t.Errorf("who reads the same remembers %d", len(acted))
 	}
 	acted.ForgetOthers(both)
-	if _, known := acted[p("a").UID]; known || len(acted) != 2 {
+	if _, known := acted[p("gone").UID]; !known || len(acted) != 1 {
 		t.Errorf("who reads more remembers %d", len(acted))
 	}
-	acted.NoteAnswer(p("a"), &now)
-	if acted.ForgetOthers(both); len(acted) != 3 || acted[p("a").UID].Kept != nil {
-		t.Error("a whole object is not enough")
+}
+
+// A deletion is answered with metadata, and the rest of the object is what the store of its kind had. An edited spec that reads another part of
+// it, which was read of another kind before, must not see it without that part.
+func TestActedShowsNoLessThanIsRead(t *testing.T) {
+	whole := map[string]any{"metadata": map[string]any{"name": "a"}, "status": map[string]any{"phase": "Running", "conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}}
+	ofPods, ofNodes := projection.KeepPath("status", "phase"), projection.KeepPath("status", "conditions")
+	seen := p("a")
+	seen.Value = ofPods.ApplyToMap(whole)
+	now := version(seen, "8")
+	acted := Acted{}
+	acted.NoteAnswer(seen, &now)
+	acted.KeepParts(seen.UID, projection.Merge(ofPods, ofNodes))
+	acted.ForgetOthers(ofNodes) // the edited spec reads this of Pods
+	widened := p("a")
+	widened.Value = ofNodes.ApplyToMap(whole)
+	s := plan.Snapshot{{State: plan.Complete, Resource: pods, Namespaced: true, Objects: []plan.Object{widened}}}
+	if diff := cmp.Diff(widened, acted.OverlaySnapshot(s)[0].Objects[0]); diff != "" {
+		t.Errorf("the expressions see something else than the watches (-watches +seen):\n%s", diff)
 	}
 }
