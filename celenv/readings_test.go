@@ -141,3 +141,21 @@ func TestReadingsOfManyPartsAreAll(t *testing.T) {
 		}
 	}
 }
+
+// A variable that chooses between two parts of the one before has twice as many: to find out what is read of it ends, and then all is read.
+func TestReadingsOfManyChoicesEnd(t *testing.T) {
+	w := podWork(nil)
+	for i := range 7 {
+		last := fmt.Sprintf("variables.v%d", i-1)
+		if i == 0 {
+			last = "pods.items[0]"
+		}
+		w.Variables = append(w.Variables, v1alpha1.Variable{Name: fmt.Sprintf("v%d", i), Expression: fmt.Sprintf("(size(pods.items) == 0) ? %s.a : %s.b", last, last)})
+	}
+	for range 64 {
+		w.Conditions = append(w.Conditions, "type("+strings.Repeat("dyn(", 140)+"variables.v6"+strings.Repeat(")", 140)+") == int")
+	}
+	if got := compileWork(t, budget.Limits{}, w).FindReadings()["pods"]; !got.Projection.Whole {
+		t.Error("each part was followed through each of 8960 calls")
+	}
+}

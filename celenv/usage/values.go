@@ -277,6 +277,7 @@ func (g *graph) appendValue(v *value, other value) {
 
 // joinValues returns a value that may be any of these.
 func (g *graph) joinValues(all ...value) value {
+	g.spend(len(all[0].parts) + len(all[0].mades))
 	out := value{parts: maps.Clone(all[0].parts), mades: maps.Clone(all[0].mades)}
 	for _, v := range all[1:] {
 		g.appendValue(&out, v)
