@@ -46,6 +46,8 @@ const (
 	// refusalShare is the part of retryEvery for which watches may be refused without a list: an API server that has too much to do answers
 	// so, too, and a list costs it more than a watch.
 	refusalShare = 6
+	// listsPerRetry is how often in retryEvery all may be listed because more is read.
+	listsPerRetry = 15
 	// changesAtATime is how many changes that a list has shown are added to the backlog before others have the lock.
 	changesAtATime = 64
 )
@@ -239,7 +241,7 @@ func (f *feeds) stopInformers(s *scope) {
 func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{
 		scope: s, full: full, groups: newGroups(f.groupBytes),
-		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), pace: keptparts.Pace{Every: f.retryEvery},
+		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), pace: keptparts.Pace{Every: f.retryEvery / listsPerRetry},
 	}
 	f.adjustCounts(1, 0)
 	i.cancel = f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })

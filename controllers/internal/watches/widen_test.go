@@ -162,7 +162,7 @@ func TestFieldSelectorsSeeWhatTheyCompare(t *testing.T) {
 func TestListsForMoreAreBounded(t *testing.T) {
 	s := apiserver.New(t)
 	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e, err := New(Options{Config: s.Config(), Clock: fake}) // every 30 seconds
+	e, err := New(Options{Config: s.Config(), Clock: fake}) // every 2 seconds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestListsForMoreAreBounded(t *testing.T) {
 		t.Errorf("it was listed %d times at once, and %d times are allowed", n, atOnce)
 	}
 	until(t, "the list waits for its turn", fake.HasWaiters)
-	fake.Step(31 * time.Second)
+	fake.Step(3 * time.Second)
 	r.reads(last(atOnce+edits-1), plan.Complete, "p")
 	for n := range edits {
 		r.reads(queries.New("Pod", reading(fmt.Sprint("g", n))), plan.Complete, "p")
@@ -223,7 +223,7 @@ func TestNothingIsListedForWhoIsGone(t *testing.T) {
 	}
 	r.DropInterests(owner("c"))
 	i := informerOf(t, e, apiserver.Pods)
-	fake.Step(31 * time.Second)
+	fake.Step(3 * time.Second)
 	until(t, "the alarm has rung for nothing", func() bool {
 		e.mu.RLock()
 		defer e.mu.RUnlock()
