@@ -107,7 +107,7 @@ func TestConditionThatTimeAloneMakesTrue(t *testing.T) {
 	l.apply(cleanerYAML("c", `
   retry: {period: 10s}
   targets:`+target+`
-  conditions: ['time - timestamp(evidence.metadata.creationTimestamp) > duration("5s")']`))
+  conditions: ['time - timestamp(evidence.metadata.creationTimestamp) > duration("15s")']`))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	if c.Status.NextScheduledEvaluation == nil {
 		t.Error("status does not say when it looks again")
