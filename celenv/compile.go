@@ -42,7 +42,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
 		limits: c.limits, turn: make(chan struct{}, 1), meter: &budget.Meter{Limits: c.limits}, explainer: &budget.Meter{Limits: c.limits}, lookout: &timedependence.Lookout{},
 	}}
-	b.programs.readings = sync.OnceValue(b.programs.findReadings)
+	b.programs.readings = sync.OnceValues(b.programs.findReadings)
 	s := b.buildScope(spec)
 	if len(b.errs) > 0 {
 		return nil, b.errs
@@ -70,6 +70,9 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 		return nil, nil
 	case len(b.errs) > 0:
 		return nil, b.errs
+	}
+	if errs := p.checkReadings(b.root); len(errs) > 0 {
+		return nil, errs
 	}
 	p.footprint = s.left.UsedRoom() + b.measureFindings() + budget.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))
 	return p, nil

@@ -40,7 +40,7 @@ type Programs struct {
 	rules      []*ruleProgram
 	warnings   []expr.Warning
 	footprint  int64 // about how many bytes of memory they take
-	readings   func() map[string]usage.Reading
+	readings   func() (map[string]usage.Reading, *usage.Place)
 	// turn holds one token while an evaluation uses the meters.
 	turn             chan struct{}
 	meter, explainer *budget.Meter

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
@@ -176,9 +177,12 @@ func (l *leadingTargets) addNamed(name string) {
 
 // FindReadings says for each target that expressions see what they read of an object of it, besides what identifies it. All callers get the
 // same map, and must not change it.
-func (p *Programs) FindReadings() map[string]usage.Reading { return p.readings() }
+func (p *Programs) FindReadings() map[string]usage.Reading {
+	all, _ := p.readings()
+	return all
+}
 
-func (p *Programs) findReadings() map[string]usage.Reading {
+func (p *Programs) findReadings() (map[string]usage.Reading, *usage.Place) {
 	spec := usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
 	for _, c := range p.conditions {
 		spec.Others = append(spec.Others, c.usedFor(usage.ForScalar))
@@ -190,6 +194,45 @@ func (p *Programs) findReadings() map[string]usage.Reading {
 		spec.Rules = append(spec.Rules, r.listUses())
 	}
 	return usage.FindReadings(&spec)
+}
+
+// checkReadings says that expressions read what objects are read without; nil if they do not.
+func (p *Programs) checkReadings(root *field.Path) field.ErrorList {
+	_, missing := p.readings()
+	if missing == nil {
+		return nil
+	}
+	for _, x := range p.listExpressions() {
+		if x.path == missing.Path {
+			problem := x.tree.LocateError(&expr.Error{Kind: expr.Invalid, Message: messageManagedFields, Hint: hintManagedFields}, missing.Node)
+			return field.ErrorList{makeFieldError(problem, root.Child(x.path), x.tree.Source)}
+		}
+	}
+	return field.ErrorList{field.Invalid(root.Child(missing.Path), field.OmitValueType{}, messageManagedFields+"; "+hintManagedFields)}
+}
+
+const (
+	messageManagedFields = "objects are read without metadata.managedFields, so it would always be missing"
+	hintManagedFields    = "read a label, an annotation or an owner that the manager sets"
+)
+
+// listExpressions gives all of a spec's.
+func (p *Programs) listExpressions() []*expression {
+	all := slices.Clone(p.conditions)
+	if p.data != nil {
+		all = append(all, p.data)
+	}
+	variables := []map[string]*variable{p.variables}
+	for _, r := range p.rules {
+		variables = append(variables, r.variables)
+		all = append(all, r.listExpressions()...)
+	}
+	for _, of := range variables {
+		for _, v := range of {
+			all = append(all, v.expression)
+		}
+	}
+	return slices.DeleteFunc(all, func(x *expression) bool { return x == nil })
 }
 
 // listVariables gives variables in the order in which they see each other.

@@ -78,17 +78,19 @@ type Reading struct {
 	WholeFor string
 }
 
-// FindReadings says for each target what the expressions of a spec read of an object.
-func FindReadings(spec *Spec) map[string]Reading {
+// FindReadings says for each target what the expressions of a spec read of an object, and where they read metadata.managedFields first, which
+// objects are read without; nil if they do not, or if that does not show.
+func FindReadings(spec *Spec) (map[string]Reading, *Place) {
 	a := &analysis{targets: map[string]*part{}, objects: value{}, accumulators: map[site]*value{}, mades: map[site]*made{}, variables: map[string]*value{}, items: map[int]*value{}}
 	for name, single := range spec.Targets {
 		root := &part{}
 		a.targets[name] = root
-		if single {
-			a.addPart(&a.objects, root)
-		} else {
-			a.addPart(&a.objects, a.elementOf(a.fieldOf(root, fieldItems)))
+		object := root
+		if !single {
+			object = a.elementOf(a.fieldOf(root, fieldItems))
 		}
+		object.role = roleObject
+		a.addPart(&a.objects, object)
 	}
 	for a.grown = true; a.grown && !a.exhausted; {
 		a.grown = false
@@ -105,7 +107,7 @@ func FindReadings(spec *Spec) map[string]Reading {
 			out[name] = a.wholeReading()
 		}
 	}
-	return out
+	return out, a.missing
 }
 
 // wholeReading is what is read of each object where it takes too much to find out: all, for the last expression.
@@ -269,7 +271,9 @@ func (a *analysis) trace(e ast.Expr, locals *local) value {
 		return a.traceName(e.AsIdent(), locals)
 	case ast.SelectKind:
 		s := e.AsSelect()
-		found := a.selectField(a.trace(s.Operand(), locals), s.FieldName())
+		operand := a.trace(s.Operand(), locals)
+		a.node = e.ID()
+		found := a.selectField(operand, s.FieldName())
 		if s.IsTestOnly() {
 			return value{}
 		}

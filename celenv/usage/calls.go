@@ -102,6 +102,7 @@ func (a *analysis) traceCall(e ast.Expr, locals *local) value {
 	for _, arg := range c.args {
 		c.with = append(c.with, a.trace(arg, locals))
 	}
+	a.node = e.ID()
 	if follow := findFollower(e.AsCall().FunctionName()); follow != nil {
 		return follow(a, c)
 	}

@@ -22,8 +22,11 @@ const (
 
 // graph is the parts of objects that are known, and what is read of them.
 type graph struct {
-	// path is the expression that is gone through.
+	// path is the expression that is gone through, and node the part of it.
 	path string
+	node int64
+	// missing is where a part is read first that objects are read without.
+	missing *Place
 	// grown says that more was found in this turn. exhausted says that the analysis has done all that it may.
 	grown, exhausted bool
 	parts, steps     int
@@ -36,9 +39,26 @@ func (g *graph) spend(steps int) {
 	}
 }
 
+// Place is a node of an expression.
+type Place struct {
+	// Path says where the expression is in the spec.
+	Path string
+	Node int64
+}
+
+// role says which part of an object a part is, as far as that matters.
+type role int8
+
+const (
+	roleOther role = iota
+	roleObject
+	roleMetadata
+)
+
 // part is a part of the objects of a target, and what is read of it. It only grows.
 type part struct {
 	depth                int
+	role                 role
 	whole, scalar, shape bool
 	fields               map[string]*part
 	elements, entries    *part
@@ -101,13 +121,20 @@ func (g *graph) putInto(m *made, at *value, v value) {
 
 // fieldOf returns a part of a part: the value of a key.
 func (g *graph) fieldOf(p *part, key string) *part {
-	if p.whole {
+	metadata := p.role == roleObject && key == "metadata"
+	if p.role == roleMetadata && key == "managedFields" && g.missing == nil {
+		g.missing = &Place{Path: g.path, Node: g.node}
+	}
+	if p.whole && !metadata {
 		return p
 	}
 	if p.fields[key] == nil {
 		child := g.newPart(p)
 		if child == nil {
 			return p
+		}
+		if metadata {
+			child.role, child.whole, child.wholeFor = roleMetadata, p.whole, p.wholeFor
 		}
 		if p.fields == nil {
 			p.fields = map[string]*part{}
