@@ -202,37 +202,11 @@ func (p *Programs) checkReadings(root *field.Path) field.ErrorList {
 	if missing == nil {
 		return nil
 	}
-	for _, x := range p.listExpressions() {
-		if x.path == missing.Path {
-			problem := x.tree.LocateError(&expr.Error{Kind: expr.Invalid, Message: messageManagedFields, Hint: hintManagedFields}, missing.Node)
-			return field.ErrorList{makeFieldError(problem, root.Child(x.path), x.tree.Source)}
-		}
-	}
-	return field.ErrorList{field.Invalid(root.Child(missing.Path), field.OmitValueType{}, messageManagedFields+"; "+hintManagedFields)}
-}
-
-const (
-	messageManagedFields = "objects are read without metadata.managedFields, so it would always be missing"
-	hintManagedFields    = "read a label, an annotation or an owner that the manager sets"
-)
-
-// listExpressions gives all of a spec's.
-func (p *Programs) listExpressions() []*expression {
-	all := slices.Clone(p.conditions)
-	if p.data != nil {
-		all = append(all, p.data)
-	}
-	variables := []map[string]*variable{p.variables}
-	for _, r := range p.rules {
-		variables = append(variables, r.variables)
-		all = append(all, r.listExpressions()...)
-	}
-	for _, of := range variables {
-		for _, v := range of {
-			all = append(all, v.expression)
-		}
-	}
-	return slices.DeleteFunc(all, func(x *expression) bool { return x == nil })
+	problem := missing.Tree.LocateError(&expr.Error{
+		Kind: expr.Invalid, Message: "objects are read without metadata.managedFields, so it would always be missing",
+		Hint: "read a label, an annotation or an owner that the manager sets",
+	}, missing.Node)
+	return field.ErrorList{makeFieldError(problem, root.Child(missing.Path), missing.Tree.Source)}
 }
 
 // listVariables gives variables in the order in which they see each other.
@@ -280,5 +254,5 @@ func (p *ruleProgram) listUses() usage.Rule {
 
 // usedFor is the expression as package usage has it.
 func (x *expression) usedFor(purpose usage.Purpose) usage.Expression {
-	return usage.Expression{Path: x.path, AST: x.ast.NativeRep(), For: purpose}
+	return usage.Expression{Path: x.path, Tree: x.tree, AST: x.ast.NativeRep(), For: purpose}
 }

@@ -17,6 +17,7 @@ import (
 type Expression struct {
 	// Path says where it is in the spec, for people.
 	Path string
+	Tree *expr.Tree
 	AST  *ast.AST
 	For  Purpose
 }
@@ -112,7 +113,7 @@ func FindReadings(spec *Spec) (map[string]Reading, *Place) {
 
 // wholeReading is what is read of each object where it takes too much to find out: all, for the last expression.
 func (a *analysis) wholeReading() Reading {
-	return Reading{Projection: projection.All(), WholeFor: a.path}
+	return Reading{Projection: projection.All(), WholeFor: a.at.Path}
 }
 
 // analysis follows values through the expressions of a spec until nothing more is found: as a whole, because loops in loops, each gone
@@ -238,7 +239,7 @@ func (a *analysis) traceUse(x Expression) {
 }
 
 func (a *analysis) traceTree(x Expression) value {
-	a.path, a.tree = x.Path, x.AST
+	a.at, a.tree = x, x.AST
 	return a.trace(x.AST.Expr(), nil)
 }
 

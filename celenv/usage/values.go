@@ -22,8 +22,8 @@ const (
 
 // graph is the parts of objects that are known, and what is read of them.
 type graph struct {
-	// path is the expression that is gone through, and node the part of it.
-	path string
+	// at is the expression that is gone through, and node the part of it.
+	at   Expression
 	node int64
 	// missing is where a part is read first that objects are read without.
 	missing *Place
@@ -41,8 +41,7 @@ func (g *graph) spend(steps int) {
 
 // Place is a node of an expression.
 type Place struct {
-	// Path says where the expression is in the spec.
-	Path string
+	Expression
 	Node int64
 }
 
@@ -123,7 +122,7 @@ func (g *graph) putInto(m *made, at *value, v value) {
 func (g *graph) fieldOf(p *part, key string) *part {
 	metadata := p.role == roleObject && key == "metadata"
 	if p.role == roleMetadata && key == "managedFields" && g.missing == nil {
-		g.missing = &Place{Path: g.path, Node: g.node}
+		g.missing = &Place{g.at, g.node}
 	}
 	if p.whole && !metadata {
 		return p
@@ -191,7 +190,7 @@ func (g *graph) newPart(of *part) *part {
 // readWhole notes that a part is read as a whole.
 func (g *graph) readWhole(p *part) {
 	if !p.whole {
-		p.whole, p.wholeFor = true, g.path
+		p.whole, p.wholeFor = true, g.at.Path
 		g.grown = true
 	}
 }
