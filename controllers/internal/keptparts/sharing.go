@@ -143,8 +143,6 @@ func (s *Sharing) share(value any) hashed {
 			s.keep(n)
 		}
 		return n
-	case int64:
-		return hashed{value: value, hash: mix(uint64(v)), size: sizeOfValue}
 	default: // another number, a bool or nil
 		return hashed{value: value, hash: maphash.Comparable(s.seed, value), size: sizeOfValue}
 	}

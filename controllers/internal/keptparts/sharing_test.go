@@ -84,7 +84,7 @@ func TestSharingChangesNothing(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range uint64(4) {
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(n, 1)) //nolint:gosec // a test
+			random := rand.New(rand.NewPCG(n, 1))
 			for range 2000 {
 				object := randomMap(random, 4)
 				want := read(t, toJSON(object))
@@ -100,7 +100,7 @@ func TestSharingChangesNothing(t *testing.T) {
 	for hash := range s.young { // each is taken for another one
 		s.young[hash], s.young[hash+1] = "other", []any{"other"}
 	}
-	object := randomMap(rand.New(rand.NewPCG(0, 1)), 4) //nolint:gosec // a test
+	object := randomMap(rand.New(rand.NewPCG(0, 1)), 4)
 	if diff := cmp.Diff(read(t, toJSON(object)), s.ShareValue(object)); diff != "" {
 		t.Errorf("where hashes collide (-want +got):\n%s", diff)
 	}
@@ -177,5 +177,5 @@ func heapInUse() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // no heap is so large
+	return int64(m.HeapAlloc)
 }

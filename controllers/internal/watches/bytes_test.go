@@ -16,11 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 )
@@ -28,7 +30,7 @@ import (
 // usualPod is the JSON of a Pod as clusters have them, with so many containers.
 func usualPod(tb testing.TB, n, containers int) []byte {
 	tb.Helper()
-	now := metav1.Unix(1767225600, 0)
+	now := metav1.Unix(1767225600+int64(n), 0)
 	p := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -37,8 +39,8 @@ func usualPod(tb testing.TB, n, containers int) []byte {
 			Annotations:     map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "checksum/config": strings.Repeat("a1", 32)},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7d4b9c6f5d", UID: "1"}},
 		},
-		Spec: corev1.PodSpec{NodeName: fmt.Sprint("node-", n%1000), ServiceAccountName: "web", SchedulerName: "default-scheduler", Volumes: []corev1.Volume{{Name: "config"}, {Name: "token"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: "10.1.2.3", StartTime: &now, Conditions: []corev1.PodCondition{
+		Spec: corev1.PodSpec{NodeName: fmt.Sprint("node-", n%50), ServiceAccountName: "web", SchedulerName: "default-scheduler", Volumes: []corev1.Volume{{Name: "config"}, {Name: "token"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: fmt.Sprintf("10.1.%d.%d", n/250, n%250), StartTime: &now, Conditions: []corev1.PodCondition{
 			{Type: "PodScheduled", Status: "True", LastTransitionTime: now}, {Type: "Initialized", Status: "True", LastTransitionTime: now},
 			{Type: "ContainersReady", Status: "True", LastTransitionTime: now}, {Type: "Ready", Status: "True", LastTransitionTime: now},
 		}},
@@ -57,7 +59,7 @@ func usualPod(tb testing.TB, n, containers int) []byte {
 		}
 		p.Spec.Containers = append(p.Spec.Containers, c)
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: "registry.example.com/team/web@sha256:" + strings.Repeat("0f", 32), ContainerID: "containerd://" + strings.Repeat("ab", 32), Ready: true,
+			Name: c.Name, Image: c.Image, ImageID: "registry.example.com/team/web@sha256:" + strings.Repeat("0f", 32), ContainerID: fmt.Sprintf("containerd://%064d", n*10+i), Ready: true,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
@@ -106,29 +108,57 @@ func readsOfPods(tb testing.TB, names ...string) *snapshot.Reads {
 // bytesOfAPod is how much memory one of many Pods takes in a store, where so much is read of it.
 func bytesOfAPod(tb testing.TB, containers int, reads *snapshot.Reads) int64 {
 	tb.Helper()
-	const pods = 500
-	texts := make([][]byte, pods)
+	s := &store{feeds: &feeds{sharing: keptparts.NewSharing()}, informer: &informer{scope: &scope{resource: &resource{Resource: served.Resource{GVR: apiserver.Pods}}}}, reads: reads}
+	var kept cachedobjects.SortedObjects
+	var shelf cachedobjects.Shelf
+	took := bytesOf(tb, containers, func(u *unstructured.Unstructured) {
+		o, err := s.makeObject(u)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		kept = append(kept, o)
+		if len(kept) == manyPods {
+			shelf, kept = cachedobjects.NewShelf(kept), nil
+		}
+	})
+	runtime.KeepAlive(shelf)
+	runtime.KeepAlive(s)
+	return took
+}
+
+// bytesOfUnstructured is how much memory one of many Pods takes in a cache of client-go.
+func bytesOfUnstructured(tb testing.TB, containers int) int64 {
+	tb.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	took := bytesOf(tb, containers, func(u *unstructured.Unstructured) {
+		if err := indexer.Add(u); err != nil {
+			tb.Fatal(err)
+		}
+	})
+	runtime.KeepAlive(indexer)
+	return took
+}
+
+const manyPods = 500
+
+// bytesOf is how much more memory is used when each of many Pods was kept, for one of them.
+func bytesOf(tb testing.TB, containers int, keep func(*unstructured.Unstructured)) int64 {
+	tb.Helper()
+	texts := make([][]byte, manyPods)
 	for n := range texts {
 		texts[n] = usualPod(tb, n, containers)
 	}
 	before := heapInUse()
-	kept := make(cachedobjects.SortedObjects, pods)
-	for n, text := range texts {
+	for _, text := range texts {
 		u := &unstructured.Unstructured{}
 		if err := u.UnmarshalJSON(text); err != nil {
 			tb.Fatal(err)
 		}
-		o, err := cachedobjects.NewObject(apiserver.Pods, u, reads)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		kept[n] = o
+		keep(u)
 	}
-	shelf := cachedobjects.NewShelf(kept)
 	took := heapInUse() - before
-	runtime.KeepAlive(shelf)
 	runtime.KeepAlive(texts)
-	return took / pods
+	return took / manyPods
 }
 
 func heapInUse() int64 {
@@ -143,9 +173,9 @@ func heapInUse() int64 {
 func TestAPodTakesWhatIsReadOfIt(t *testing.T) {
 	reads := readsOfPods(t, "podgc-orphaned", "podgc-out-of-service", "podgc-terminated", "podgc-unscheduled-terminating")
 	for _, containers := range []int{1, 3} {
-		whole, part := bytesOfAPod(t, containers, nil), bytesOfAPod(t, containers, reads)
-		t.Logf("a Pod of %d containers, %d bytes of JSON: %d bytes as a whole, %d of what is read: %v", containers, len(usualPod(t, 1, containers)), whole, part, reads.Projection().ListPaths())
-		if part > whole/4 || part > 5000 {
+		usual, whole, part := bytesOfUnstructured(t, containers), bytesOfAPod(t, containers, nil), bytesOfAPod(t, containers, reads)
+		t.Logf("a Pod of %d containers, %d bytes of JSON: %d bytes in a cache of client-go, %d as a whole, %d of what is read: %v", containers, len(usualPod(t, 1, containers)), usual, whole, part, reads.Projection().ListPaths())
+		if whole > usual/2 || part > whole/2 || part > 3200 {
 			t.Errorf("a Pod of %d containers takes %d bytes of %d", containers, part, whole)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -153,7 +154,7 @@ func New(o Options) (*Engine, error) {
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
-	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
+	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
 	p := &placement{background: b, access: o.Access, names: newPace(o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
 	c := &catalog{background: b, dynamic: o.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
 	f.placement, f.catalog = p, c

@@ -213,6 +213,7 @@ type feeds struct {
 	metadata metadata.Interface
 	metrics  Metrics
 	matcher  *matcher
+	sharing  *keptparts.Sharing
 	// informers and objects count what there is, and groupBytes what groups take.
 	informers, objects int
 	groupBytes         *groupBytes
@@ -469,7 +470,15 @@ func (s *store) Transformer() cache.TransformFunc {
 
 // makeObject returns what is stored of a client's object.
 func (s *store) makeObject(obj any) (*cachedobjects.Object, error) {
-	return cachedobjects.NewObject(s.informer.scope.resource.GVR, obj, s.reads)
+	if made, ok := obj.(*cachedobjects.Object); ok { // by Transformer
+		return made, nil
+	}
+	o, err := cachedobjects.NewObject(s.informer.scope.resource.GVR, obj, s.reads)
+	if err != nil {
+		return nil, err
+	}
+	o.Value, o.Labels = s.feeds.sharing.ShareValue(o.Value), s.feeds.sharing.ShareLabels(o.Labels)
+	return o, nil
 }
 
 // Add adds an object.
