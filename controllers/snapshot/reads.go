@@ -44,6 +44,17 @@ func (r *Reads) Digest() [sha256.Size]byte {
 	return r.digest
 }
 
+// KeepParts returns what is read of the content of an object, and what FromUnstructured needs. It changes nothing.
+func (r *Reads) KeepParts(content map[string]any) map[string]any {
+	return projection.Merge(r.Projection(), ofObjects).ApplyToMap(content)
+}
+
+// ofObjects is what FromUnstructured needs.
+var ofObjects = projection.Merge( //nolint:gochecknoglobals // it never changes
+	projection.Identity(), projection.KeepPath("metadata", "labels"), projection.KeepPath("metadata", "finalizers"),
+	projection.KeepPath("metadata", "annotations", v1alpha1.ProtectKey),
+)
+
 // KeepReadings has each query read no more of its objects than the expressions of its spec do, its field selector, and who acts on them.
 // Queries that ask for the same read the same.
 func (qs Queries) KeepReadings(spec *v1alpha1.Work, readings map[string]usage.Reading) {

@@ -18,7 +18,7 @@ type queryKey struct {
 	group, version, kind, namespace, name  string
 	someNamespaces, byLabels, metadataOnly bool
 	among, except, fields                  string
-	namespaceLabels, labels                [sha256.Size]byte
+	namespaceLabels, labels, reads         [sha256.Size]byte
 }
 
 func (q *Query) makeKey() queryKey {
@@ -26,7 +26,7 @@ func (q *Query) makeKey() queryKey {
 		group: q.Group, version: q.Version, kind: q.Kind, namespace: q.Namespace, name: q.Name,
 		someNamespaces: q.Namespaces.Names != nil, byLabels: q.Namespaces.Labels != nil, metadataOnly: q.MetadataOnly,
 		among: strings.Join(q.Namespaces.Names, " "), except: strings.Join(q.Namespaces.Except, " "), fields: q.Fields.String(),
-		labels: CompileSelector(q.Labels).Digest(),
+		labels: CompileSelector(q.Labels).Digest(), reads: q.Reads.Digest(),
 	}
 	if k.byLabels {
 		k.namespaceLabels = CompileSelector(q.Namespaces.Labels).Digest()

@@ -121,6 +121,15 @@ func readMeasured[T runtime.Unstructured](ctx context.Context, read func(context
 	return out, memory.settle(out)
 }
 
+// keepParts drops from a list what is not read of its objects. It leaves those as they are that were not read whole.
+func keepParts(list *unstructured.UnstructuredList, r *snapshot.Reads) {
+	for i := range list.Items {
+		if item := &list.Items[i]; wire.UnreadReason(item) == nil {
+			item.Object = r.KeepParts(item.Object)
+		}
+	}
+}
+
 // getObject reads one object. If there is none, it returns nil and no error.
 func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.Query) ([]plan.Object, error) {
 	var obj any
@@ -161,7 +170,11 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 			return l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
 		}
 		return readMeasured(ctx, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-			return l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+			page, err := l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+			if err == nil && q.Reads != nil {
+				keepParts(page, q.Reads)
+			}
+			return page, err
 		})
 	}).List(ctx, options)
 	if err != nil {

@@ -10,9 +10,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -65,6 +68,44 @@ func TestReadsTakeMemory(t *testing.T) {
 				t.Errorf("without a bound it comes to %s %s", got.State, got.Detail)
 			}
 		})
+	}
+}
+
+// A list takes what is read of its objects, and while a page of it arrives its bytes. So it needs less memory than the objects have.
+func TestListsTakeWhatIsRead(t *testing.T) {
+	s := apiserver.New(t)
+	const pods, size, kept = 2000, 4000, 2500
+	for n := range pods {
+		s.Put(apiserver.Pods, "a", fmt.Sprintf("p%04d", n), nil, map[string]any{
+			"metadata": map[string]any{
+				"name": fmt.Sprintf("p%04d", n), "namespace": "a", "uid": fmt.Sprint("uid-", n), "resourceVersion": fmt.Sprint(n + 1), "labels": map[string]any{"app": "web"},
+				"annotations": map[string]any{v1alpha1.ProtectKey: "true", "text": strings.Repeat("x", size)}, "finalizers": []any{"example.com/f"},
+			},
+			"status": map[string]any{"phase": "Failed", "message": strings.Repeat("x", size)},
+		})
+	}
+	l := newReader(t, s)
+	whole, part := queries.New("Pod"), queries.New("Pod")
+	part.Reads = snapshot.NewReads(projection.Merge(projection.KeepPath("status", "phase"), projection.Identity()))
+	full := &budget{room: 1 << 40}
+	all := l.Read(snapshot.WithMemory(t.Context(), full), whole)
+	if all.State != plan.Complete || full.taken < pods*2*size {
+		t.Fatalf("it comes to %s %s, and takes %d", all.State, all.Detail, full.taken)
+	}
+	little := &budget{room: 500*2*size*perByte*5/4 + pods*kept} // a page, and what is kept
+	got := l.Read(snapshot.WithMemory(t.Context(), little), part)
+	if got.State != plan.Complete || len(got.Objects) != pods || little.taken > pods*kept {
+		t.Fatalf("it comes to %s %s, %d objects, and takes %d", got.State, got.Detail, len(got.Objects), little.taken)
+	}
+	for n, o := range got.Objects {
+		want := all.Objects[n]
+		if phase, _ := want.Value["status"].(map[string]any)["phase"]; phase != o.Value["status"].(map[string]any)["phase"] || len(o.Value["status"].(map[string]any)) != 1 {
+			t.Fatalf("of %s it has %v", o.Name, o.Value["status"])
+		}
+		want.Value, o.Value = nil, nil
+		if diff := cmp.Diff(want, o); diff != "" {
+			t.Fatalf("(-whole +part):\n%s", diff)
+		}
 	}
 }
 
