@@ -182,6 +182,15 @@ func (r *realWorld) configMapOf(namespace, name string, labels map[string]string
 	}
 }
 
+// accountOf creates a ServiceAccount, of which one watch serves all namespaces.
+func (r *realWorld) accountOf(namespace, name string, labels map[string]string) {
+	r.Helper()
+	a := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if _, err := r.admin.CoreV1().ServiceAccounts(namespace).Create(r.Context(), a, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func (r *realWorld) query(kind string, change ...func(*snapshot.Query)) snapshot.Query {
 	return queries.New(kind, append(change, queries.In(r.namespace))...)
 }
@@ -259,30 +268,30 @@ func TestClusterNamespaceSelector(t *testing.T) {
 func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	r := newReal(t)
 	a, b := r.namespaces()
-	r.mayInOf(a, "configmaps")
+	r.mayInOf(a, "serviceaccounts")
 	web := map[string]string{"app": "web"}
 	for _, namespace := range []string{a, b} {
-		r.configMapOf(namespace, "c", web)
+		r.accountOf(namespace, "c", web)
 	}
-	both, one := queries.New("ConfigMap", queries.Among(a, b), queries.Labelled("app=web")), queries.New("ConfigMap", queries.In(a), queries.Labelled("app=web"))
+	both, one := queries.New("ServiceAccount", queries.Among(a, b), queries.Labelled("app=web")), queries.New("ServiceAccount", queries.In(a), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(both)) })
 	r.SetInterests(owner("c"), interests(one))
-	r.says(both, plan.Forbidden, fmt.Sprintf("the operator is not allowed to list and watch configmaps in namespace %q", b))
+	r.says(both, plan.Forbidden, fmt.Sprintf("the operator is not allowed to list and watch serviceaccounts in namespace %q", b))
 	r.livesAs(both, plan.Forbidden)
 	r.finds(one, a+"/c")
-	r.wakes(platform, "the permission", func() { r.mayInOf(b, "configmaps") })
+	r.wakes(platform, "the permission", func() { r.mayInOf(b, "serviceaccounts") })
 	r.findsLive(both, a+"/c", b+"/c")
-	r.wakes(platform, "an object", func() { r.configMapOf(b, "d", web) })
+	r.wakes(platform, "an object", func() { r.accountOf(b, "d", web) })
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
 
 	var many []string // more than are read one by one at once
 	for n := range live.FewNamespaces {
 		many = append(many, fmt.Sprintf("zzz-%d", n))
 	}
-	r.livesAs(queries.New("ConfigMap", queries.Among(append([]string{a, b}, many...)...)), plan.Forbidden)
-	r.wakes(platform, "the cluster", func() { r.may("", "configmaps") })
+	r.livesAs(queries.New("ServiceAccount", queries.Among(append([]string{a, b}, many...)...)), plan.Forbidden)
+	r.wakes(platform, "the cluster", func() { r.may("", "serviceaccounts") })
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
-	wide := queries.New("ConfigMap", queries.Among(append([]string{a, b}, many...)...), queries.Labelled("app=web"))
+	wide := queries.New("ServiceAccount", queries.Among(append([]string{a, b}, many...)...), queries.Labelled("app=web"))
 	r.SetInterests(platform, interests(wide))
 	r.findsLive(wide, a+"/c", b+"/c", b+"/d")
 }

@@ -91,6 +91,15 @@ func (s *scope) dropWant(w *want) (last bool) {
 	return true
 }
 
+// widestScope returns the widest scope that is watched for what is asked for in a namespace. Secrets and ConfigMaps are watched in the
+// namespaces only that Cleaners ask for: what they hold is large, or concerns nobody else. Of other kinds, one watch serves all namespaces.
+func (r *resource) widestScope(namespace string) scopeKey {
+	if r.Namespaced && r.GVR.Group == "" && (r.GVR.Resource == "secrets" || r.GVR.Resource == "configmaps") {
+		return scopeKey{namespace: namespace}
+	}
+	return scopeKey{}
+}
+
 // narrowScope returns the next smaller scope that has what is asked for in a namespace.
 func (r *resource) narrowScope(k scopeKey, namespace, name string) (scopeKey, bool) {
 	switch {
@@ -118,7 +127,7 @@ func (p *placement) placeWant(w *want) {
 	r := w.kind.resource
 	var scopes []*scope
 	for _, namespace := range r.namespacesFor(&w.query) {
-		for k, more := (scopeKey{}), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
+		for k, more := r.widestScope(namespace), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
 			s := r.scopes[k]
 			if s == nil {
 				s = p.newScope(r, k)
