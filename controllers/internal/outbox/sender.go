@@ -300,6 +300,9 @@ func (s *Sender) sleepUntil(ctx context.Context, at time.Time) {
 	}
 	timer := s.clock.NewTimer(wait)
 	defer timer.Stop()
+	if !s.clock.Now().Before(at) { // the clock was set before there was a timer
+		return
+	}
 	select {
 	case <-timer.C():
 	case <-ctx.Done():
