@@ -120,6 +120,7 @@ func TestNamesThatGrowInJSON(t *testing.T) {
 				}
 				return ""
 			})
+			l.received(received, 1) // then the run has ended
 		})
 	}
 }
