@@ -92,7 +92,7 @@ func (s *scope) dropWant(w *want) (last bool) {
 }
 
 // widestScope returns the widest scope that is watched for what is asked for in a namespace. Secrets and ConfigMaps are watched in the
-// namespaces only that Cleaners ask for: what they hold is large, or concerns nobody else. Of other kinds, one watch serves all namespaces.
+// namespaces only that Cleaners ask for: what they hold is large, or concerns no other namespace. Of other kinds, one watch serves all namespaces.
 func (r *resource) widestScope(namespace string) scopeKey {
 	if r.Namespaced && r.GVR.Group == "" && (r.GVR.Resource == "secrets" || r.GVR.Resource == "configmaps") {
 		return scopeKey{namespace: namespace}
