@@ -25,7 +25,7 @@ const (
 )
 
 // Sharing gives equal parts of objects the same memory. It has two generations of parts. When the new one is full, it becomes the old one, and
-// what of the old one is met again comes into the new one: so parts stay that many objects have, and those stay not that none has any more. Its
+// what of the old one is met again comes into the new one: so parts that many objects have stay, and parts that no object has go. Its
 // memory is bounded, whatever there is in a cluster. It is safe for concurrent use.
 type Sharing struct {
 	seed maphash.Seed
