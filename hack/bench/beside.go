@@ -25,8 +25,8 @@ import (
 // burden is what one namespace asks of the operator while the Cleaners of another one react.
 type burden struct {
 	what string
-	// begin returns when the operator is busy. What it starts runs until the context ends.
-	begin func(ctx context.Context, r *rig, s sizes) error
+	// begin returns when the operator is busy, and the namespace of its Cleaners. What it starts runs until the context ends.
+	begin func(ctx context.Context, r *rig, s sizes) (namespace string, err error)
 }
 
 func burdens(s sizes) []burden {
@@ -59,29 +59,38 @@ func reactBeside(ctx context.Context, r *rig, i int, b burden, s sizes) ([]time.
 	}
 	busy, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := b.begin(busy, r, s); err != nil {
+	ns, err := b.begin(busy, r, s)
+	if err != nil {
 		return nil, err
 	}
-	return v.react(ctx)
+	took, err := v.react(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stop()
+	if err := r.admin.DeleteAllOf(ctx, &v1alpha1.Cleaner{}, client.InNamespace(ns)); err != nil {
+		return nil, fmt.Errorf("cannot delete the Cleaners of namespace %q: %w", ns, err)
+	}
+	return took, r.fixtures.gone(ctx, ns) // what is measured next must not be beside them
 }
 
 // evaluateAlways has Cleaners compare each object of a namespace with all others, and begin
 // again whenever one of the objects changes.
-func evaluateAlways(ctx context.Context, r *rig, _ sizes) error {
+func evaluateAlways(ctx context.Context, r *rig, _ sizes) (string, error) {
 	const cleaners, objects = 8, 1000
 	ns, err := r.Namespace(ctx, "evaluating")
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := r.fixtures.configMaps(ctx, ns, "old", objects, member); err != nil {
-		return err
+		return "", err
 	}
 	for i := range cleaners {
 		c := gated(ns, member(i), member(i), member(i))
 		c.Spec.Conditions = []string{`all.items.exists(a, all.items.exists(b, a.metadata.name + b.metadata.name == ""))`}
 		c.Spec.Targets = []v1alpha1.Target{{Name: "all", Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap", MatchLabels: map[string]string{}}}}
 		if err := r.admin.Create(ctx, c); err != nil {
-			return err
+			return "", err
 		}
 	}
 	err = until(ctx, "the Cleaners evaluated", func(ctx context.Context) (bool, error) {
@@ -98,7 +107,7 @@ func evaluateAlways(ctx context.Context, r *rig, _ sizes) error {
 		return evaluated == cleaners, nil
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
 	go func() {
 		tick := time.NewTicker(50 * time.Millisecond)
@@ -113,15 +122,15 @@ func evaluateAlways(ctx context.Context, r *rig, _ sizes) error {
 			}
 		}
 	}()
-	return nil
+	return ns, nil
 }
 
 // hangDeletions has more Cleaners delete than the operator has workers, and a webhook that answers none of these requests.
-func hangDeletions(ctx context.Context, r *rig, _ sizes) error {
+func hangDeletions(ctx context.Context, r *rig, _ sizes) (string, error) {
 	const cleaners = 40
 	ns, err := r.stage(ctx, "hanging", cleaners, 1)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var hang atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
@@ -149,7 +158,7 @@ func hangDeletions(ctx context.Context, r *rig, _ sizes) error {
 		}},
 	}
 	if err := r.admin.Create(ctx, config); err != nil {
-		return errors.Join(err, ctx.Err())
+		return "", errors.Join(err, ctx.Err())
 	}
 	context.AfterFunc(ctx, func() {
 		_ = r.admin.Delete(context.WithoutCancel(ctx), config) // it concerns only this namespace
@@ -157,16 +166,16 @@ func hangDeletions(ctx context.Context, r *rig, _ sizes) error {
 	})
 	err = each(cleaners, makers, func(i int) error { return r.admin.Create(ctx, gated(ns, member(i), "gate", member(i))) })
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := r.fixtures.waits(ctx, ns, cleaners); err != nil {
-		return err
+		return "", err
 	}
 	if err := r.fixtures.open(ctx, ns, "gate"); err != nil {
-		return err
+		return "", err
 	}
 	before := int32(0)
-	return until(ctx, "as many deletions hang as may", func(context.Context) (bool, error) {
+	return ns, until(ctx, "as many deletions hang as may", func(context.Context) (bool, error) {
 		now := hang.Load()
 		full := now > 0 && now == before
 		before = now
@@ -175,17 +184,17 @@ func hangDeletions(ctx context.Context, r *rig, _ sizes) error {
 }
 
 // queueCleaners has all Cleaners of a namespace due at the same moment.
-func queueCleaners(ctx context.Context, r *rig, s sizes) error {
+func queueCleaners(ctx context.Context, r *rig, s sizes) (string, error) {
 	ns, err := r.stage(ctx, "queue", s.queue, 1)
 	if err != nil {
-		return err
+		return "", err
 	}
 	err = each(s.queue, makers, func(i int) error { return r.admin.Create(ctx, gated(ns, member(i), "gate", member(i))) })
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := r.fixtures.waits(ctx, ns, s.queue); err != nil {
-		return err
+		return "", err
 	}
-	return r.fixtures.open(ctx, ns, "gate")
+	return ns, r.fixtures.open(ctx, ns, "gate")
 }
