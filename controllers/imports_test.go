@@ -95,9 +95,9 @@ func allowed() map[string][]string {
 			"api/v1alpha1", "api/validation", "celenv", "config/templates", "controllers/author", "controllers/plan", "controllers/rights", "controllers/signing", "webhooks/serving",
 		},
 		"webhooks/serving":                            {},
-		"cmd/kubectl-cleaner":                         {"api/protection", "api/v1alpha1", "api/validation", "cmd/internal/version", "cmd/kubectl-cleaner/internal/casetest", "cmd/kubectl-cleaner/internal/manifests", "cmd/kubectl-cleaner/internal/output", "cmd/kubectl-cleaner/internal/planning", "controllers/jsontrim", "controllers/plan", "controllers/plan/planjson", "controllers/releasereader", "controllers/snapshot"},
+		"cmd/kubectl-cleaner":                         {"api/protection", "api/v1alpha1", "api/validation", "cmd/internal/protectedkinds", "cmd/internal/version", "cmd/kubectl-cleaner/internal/casetest", "cmd/kubectl-cleaner/internal/manifests", "cmd/kubectl-cleaner/internal/output", "cmd/kubectl-cleaner/internal/planning", "controllers/jsontrim", "controllers/plan", "controllers/plan/planjson", "controllers/releasereader", "controllers/snapshot"},
 		"config/crd":                                  {},
-		"cmd/manager":                                 {"api/protection", "api/v1alpha1", "api/validation", "cmd/internal/version", "controllers", "controllers/cachetrim", "controllers/jsontrim", "controllers/leaderlease", "controllers/requestdeadline", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving"},
+		"cmd/manager":                                 {"api/protection", "api/v1alpha1", "api/validation", "cmd/internal/protectedkinds", "cmd/internal/version", "controllers", "controllers/cachetrim", "controllers/jsontrim", "controllers/leaderlease", "controllers/requestdeadline", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving"},
 		"cmd/kubectl-cleaner/internal/casetest":       {"api/protection", "api/v1alpha1", "cmd/kubectl-cleaner/internal/manifests", "cmd/kubectl-cleaner/internal/output", "cmd/kubectl-cleaner/internal/planning", "controllers/plan", "controllers/plan/planjson", "controllers/snapshot"},
 		"cmd/kubectl-cleaner/internal/manifests":      {"api/v1alpha1", "api/validation", "celenv", "cmd/kubectl-cleaner/internal/output", "config/crd", "config/templates", "controllers/snapshot"},
 		"cmd/kubectl-cleaner/internal/planning":       {"api/v1alpha1", "cmd/kubectl-cleaner/internal/manifests", "controllers/liveconfirm", "controllers/plan", "controllers/plan/schedule", "controllers/snapshot"},
@@ -107,6 +107,7 @@ func allowed() map[string][]string {
 		"controllers/internal/served":                 {"api/v1alpha1", "controllers/internal/contain", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/actuate/helm/jsonscan":  {},
 		"controllers/internal/actuate/helm/manifests": {},
+		"cmd/internal/protectedkinds":                 {"api/protection"},
 		"cmd/internal/version":                        {},
 	}
 }

@@ -9,6 +9,7 @@ package protection
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,6 +31,15 @@ func IsProtected(r schema.GroupResource) bool {
 	default:
 		return false
 	}
+}
+
+// CheckName returns an error for a name that no protected resource has, as <resource> or <resource>.<group>. It cannot tell whether a
+// cluster serves it.
+func CheckName(name string) error {
+	if r := schema.ParseGroupResource(name); r.Resource != "" && name == strings.ToLower(name) && IsProtected(r) {
+		return nil
+	}
+	return fmt.Errorf("%q is no protected resource: write a plural and its group, such as namespaces or clusterroles.rbac.authorization.k8s.io", name)
 }
 
 // DescribeProtected returns the message that objects of a protected resource are not deleted, and what allows it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/cmd/internal/protectedkinds"
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/webhooks"
@@ -102,7 +103,7 @@ func (f *flags) declareFlags(sinks *sinkRanges) *pflag.FlagSet {
 	fs.DurationVar(&f.options.FinishGrace, "finish-grace", controllers.DefaultFinishGrace, "how long the operator holds a deleted Cleaner to finish its run and to report")
 	fs.DurationVar(&f.maxClockSkew, "max-clock-skew", controllers.DefaultMaxClockSkew, "if this machine's clock differs from the API server's by more, the operator decides nothing and deletes nothing; 0 turns this off")
 	fs.StringSliceVar(&f.options.ProtectedNamespaces, "protected-namespaces", protection.ProtectedNamespaces(), "namespaces in which nothing is deleted, in addition to the operator's own")
-	fs.StringSliceVar(&f.options.AllowProtectedKinds, "allow-protected-kinds", nil, "protected resources that Cleaners may delete, as <resource> or <resource>.<group>")
+	fs.Var(protectedkinds.NewValue(&f.options.AllowProtectedKinds), "allow-protected-kinds", "protected resources that Cleaners may delete, as <resource> or <resource>.<group>")
 	fs.StringSliceVar(&sinks.allow, "sink-allow", nil, "address ranges that events may be sent to, such as 10.0.0.0/8; Cleaners reach private ranges only if they are named here (default: all that are not refused)")
 	fs.StringSliceVar(&sinks.deny, "sink-deny", nil, "address ranges that events may not be sent to")
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "allow events to this machine; for local runs")

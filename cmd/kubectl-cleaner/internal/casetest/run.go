@@ -77,6 +77,11 @@ func (r Runner) loadCleaner(ctx context.Context, loader *manifests.Loader, of Ca
 	if err != nil {
 		return nil, err
 	}
+	for name := range strings.FieldsSeq(string(allowed)) {
+		if err := protection.CheckName(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", of.displayPath(FileAllowedKinds), err)
+		}
+	}
 	loader.AllowedKinds = slices.Concat(loader.AllowedKinds, strings.Fields(string(allowed)))
 	c := loader.LoadCleaner(ctx, own, nil)
 	if c.IsInvalid() {
