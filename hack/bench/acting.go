@@ -253,6 +253,11 @@ func (r *rig) bare(ctx context.Context, prefix string, cleaners, objects int, do
 	if err != nil {
 		return speed{}, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := loop.watch(watching); err != nil {
+		return speed{}, err
+	}
 	return r.speed(ns, "configmaps", cleaners*objects, ownCPU, func() error { return do(loop, ctx, cleaners) })
 }
 

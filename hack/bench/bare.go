@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/test/cluster"
@@ -91,6 +93,16 @@ func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*ba
 		l.groups[i], err = l.list(ctx, i)
 		return err
 	})
+}
+
+// watch watches the ConfigMaps of the namespace until the context ends, as the operator does: a controller that reacts to objects has to.
+func (l *bareLoop) watch(ctx context.Context) error {
+	informer := metadatainformer.NewFilteredMetadataInformer(l.metadata, configMaps(), l.namespace, 0, cache.Indexers{}, nil).Informer()
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return fmt.Errorf("cannot watch the ConfigMaps of namespace %q: %w", l.namespace, ctx.Err())
+	}
+	return nil
 }
 
 // serveRecords installs the copy of the Cleaner's CRD, and lets the operator's ServiceAccount use it.
