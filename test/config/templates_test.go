@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -66,7 +67,11 @@ func TestTemplatesApply(t *testing.T) {
 	}
 }
 
-// shownDefault is a JSON value without quotes, as tables show it.
+// shownDefault is a JSON value as tables show it: text without quotes, and lists with commas.
 func shownDefault(raw []byte) string {
+	var list []string
+	if json.Unmarshal(raw, &list) == nil {
+		return strings.Join(list, ", ")
+	}
 	return strings.Trim(string(raw), `"`)
 }

@@ -28,11 +28,11 @@ const (
 	// enough is how many patches may be refused.
 	enough = 12
 	// longEnough is how long the allocator goes on where the operator is too slow to be refused that often.
-	longEnough = 40 * time.Second
+	longEnough = 70 * time.Second
 	// mostRecords is how many a pool may have.
 	mostRecords = 5000
 	// leakedFor is long enough that a quarter of it is a pass of the operator: the pool changes in each.
-	leakedFor = 12 * time.Second
+	leakedFor = 24 * time.Second
 )
 
 // allocator allocates addresses of a pool, one after the other and as fast as it can, as an agent of Spiderpool does: it
