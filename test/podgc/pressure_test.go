@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/live"
 )
@@ -40,7 +41,7 @@ func TestPodIPPressure(t *testing.T) {
 	cc := collect(t, pressure, map[string]any{"stuckFor": stuckFor.String()})
 
 	t.Run("taints and untaints", func(t *testing.T) {
-		n := newShortNode(t, "10.10.0.0/29") // 5 addresses
+		n := newShortNode(t, cc, "10.10.0.0/29") // 5 addresses
 		n.pods(true, "a", "b", "c", "d")
 		n.pod("on-the-host", true, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
 		n.pod("ended", true, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
@@ -67,7 +68,7 @@ func TestPodIPPressure(t *testing.T) {
 	})
 
 	t.Run("dual stack", func(t *testing.T) {
-		n := newShortNode(t, "10.11.0.0/24", "fd00:11::/125") // 253 addresses and 6
+		n := newShortNode(t, cc, "10.11.0.0/24", "fd00:11::/125") // 253 addresses and 6
 		n.pods(true, "a", "b", "c", "d", "e")
 		live.Evaluates(t, ours, cc)
 		n.tainted(false)
@@ -76,7 +77,7 @@ func TestPodIPPressure(t *testing.T) {
 	})
 
 	t.Run("evicts those that are too many", func(t *testing.T) {
-		n := newShortNode(t, "10.12.0.0/29")
+		n := newShortNode(t, cc, "10.12.0.0/29")
 		n.pod("bare", false, func(p *corev1.Pod) { p.OwnerReferences = nil })
 		for _, name := range []string{"oldest", "newer", "newest"} {
 			if err := nextSecond(t.Context()); err != nil {
@@ -104,7 +105,7 @@ func TestPodIPPressure(t *testing.T) {
 	})
 
 	t.Run("a budget is respected", func(t *testing.T) {
-		n := newShortNode(t, "10.13.0.0/29")
+		n := newShortNode(t, cc, "10.13.0.0/29")
 		budget := n.budget()
 		n.pods(true, "a", "b", "c", "d", "e")
 		// It has lost its address: of those that are Pending the API server asks no budget.
@@ -130,13 +131,14 @@ func TestPodIPPressure(t *testing.T) {
 // shortNode is a Node with a small range of addresses.
 type shortNode struct {
 	*testing.T
+	cc              *v1alpha1.ClusterCleaner
 	name, namespace string
 	owner           metav1.OwnerReference
 	addresses       int
 }
 
-// newShortNode makes a Node with its ranges and somebody else's taint.
-func newShortNode(t *testing.T, ranges ...string) *shortNode {
+// newShortNode makes a Node with its ranges and somebody else's taint. cc watches it.
+func newShortNode(t *testing.T, cc *v1alpha1.ClusterCleaner, ranges ...string) *shortNode {
 	t.Helper()
 	ns, err := ours.Namespace(t.Context(), "pressure")
 	if err != nil {
@@ -166,7 +168,7 @@ func newShortNode(t *testing.T, ranges ...string) *shortNode {
 			t.Error(err)
 		}
 	})
-	return &shortNode{T: t, name: ns, namespace: ns, owner: *metav1.NewControllerRef(rc, corev1.SchemeGroupVersion.WithKind("ReplicationController"))}
+	return &shortNode{T: t, cc: cc, name: ns, namespace: ns, owner: *metav1.NewControllerRef(rc, corev1.SchemeGroupVersion.WithKind("ReplicationController"))}
 }
 
 // pods makes Pods of a controller on the Node, that have an address or want one.
@@ -227,8 +229,20 @@ func (n *shortNode) tainted(yes bool) {
 		for _, taint := range node.Spec.Taints {
 			got = append(got, taint.Key)
 		}
-		return gocmp.Diff(want, got)
+		if diff := gocmp.Diff(want, got); diff != "" {
+			return diff + n.status()
+		}
+		return ""
 	})
+}
+
+// status is what the ClusterCleaner says.
+func (n *shortNode) status() string {
+	cc := &v1alpha1.ClusterCleaner{}
+	if err := ours.Get(n.Context(), client.ObjectKeyFromObject(n.cc), cc); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("its ClusterCleaner's status is %+v", cc.Status)
 }
 
 // leave waits until these Pods of the Node are terminating, and no others.
