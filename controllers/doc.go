@@ -12,7 +12,7 @@
 //	  B carry on  an open run, an event that is not delivered, a deletion: life.Next says which request comes next, for both lives
 //	  C compile   celenv, once per generation
 //	  D listen    watches.SetInterests, before observing; not before the ttl
-//	  E observe   snapshot.Queries.Read: each target Complete | Unsynced | Forbidden | NoSuchKind | Failed
+//	  E observe   snapshot.Queries.Read: each target Complete | Unsynced | Forbidden | NoSuchKind | TooLarge | Failed
 //	  F decide    plan.ComputePlan: pure
 //	  G confirm   live reads ─▶ plan.ComputePlan again ─▶ plan.AgreePlans, or for a Recurring Cleaner plan.IntersectPlans
 //	  H commit    the finalizer, then status.run, both by resourceVersion; from here on B acts, and a Recurring Cleaner acts at once:

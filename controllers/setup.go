@@ -34,6 +34,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
@@ -79,6 +80,8 @@ type Options struct {
 	SinkAllowLoopback   bool
 	// Workers is how many Cleaners are worked on at a time, and Uninstalls how many releases are uninstalled. Namespaces share both.
 	Workers, Uninstalls int
+	// MemoryLimit is how many bytes of memory the operator may use. If it is 0, GOMEMLIMIT says that.
+	MemoryLimit int64
 }
 
 // firstRetry and lastRetry bound the wait after a pass that failed: doubled each time.
@@ -142,7 +145,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		count.CountPanic()
 		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
 	})
-	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count})
+	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count, Budget: memorybudget.New(opts.MemoryLimit)})
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}

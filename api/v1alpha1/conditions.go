@@ -78,6 +78,8 @@ const (
 	ReasonRecordNotTrusted = "RecordNotTrusted"
 	// ReasonNotSynced: a target's kind is still being read.
 	ReasonNotSynced = "NotSynced"
+	// ReasonTooLarge: the objects of a target take more memory than the operator may have.
+	ReasonTooLarge = "TooLarge"
 	// ReasonNamespaceTerminating: the Cleaner's namespace is being deleted, and no run is begun in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
 	// ReasonFailed: the operator itself met an error, and tries again.

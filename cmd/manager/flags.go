@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/vtex/cleaner/api/protection"
@@ -29,6 +30,8 @@ const (
 	renewDeadline = 10 * time.Second
 	// minClockSkew is the smallest skew that the operator can measure: a Date has whole seconds, and a response takes time.
 	minClockSkew = 2 * time.Second
+	// minMemory is what the operator needs without objects, in bytes.
+	minMemory = 64 << 20
 	// keyPropagation is how long all replicas know a new signing key before it signs.
 	keyPropagation = 10 * time.Minute
 	// minKeyOverlap is the time that the operator needs to sign the authors of all Cleaners again.
@@ -72,8 +75,12 @@ const (
 func parseFlags(args []string) (*flags, error) {
 	f := &flags{}
 	var sinks sinkRanges
-	if err := f.declareFlags(&sinks).Parse(args); err != nil {
+	var memory resource.QuantityValue
+	if err := f.declareFlags(&sinks, &memory).Parse(args); err != nil {
 		return nil, err
+	}
+	if f.options.MemoryLimit = memory.Value(); f.options.MemoryLimit != 0 && f.options.MemoryLimit < minMemory {
+		return nil, fmt.Errorf("--memory-limit must be at least %d MiB, or 0 for GOMEMLIMIT: the operator itself needs so much", minMemory>>20)
 	}
 	if f.version { // it ignores the other flags
 		return f, nil
@@ -87,8 +94,8 @@ func parseFlags(args []string) (*flags, error) {
 // sinkRanges are the address ranges that events may and may not be sent to, as text.
 type sinkRanges struct{ allow, deny []string }
 
-// declareFlags returns the flags, which set fields of f and sinks.
-func (f *flags) declareFlags(sinks *sinkRanges) *pflag.FlagSet {
+// declareFlags returns the flags, which set fields of f, and the others.
+func (f *flags) declareFlags(sinks *sinkRanges, memory *resource.QuantityValue) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: its Lease is there, and it is protected (default: the namespace of its Pod)")
 	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let only one replica at a time act")
@@ -109,6 +116,7 @@ func (f *flags) declareFlags(sinks *sinkRanges) *pflag.FlagSet {
 	fs.BoolVar(&f.options.SinkAllowLoopback, "sink-allow-loopback", false, "allow events to this machine; for local runs")
 	fs.IntVar(&f.options.Workers, "workers", controllers.DefaultWorkers, "how many Cleaners the operator handles at a time; namespaces share the workers")
 	fs.IntVar(&f.options.Uninstalls, "uninstalls", controllers.DefaultUninstalls, "how many Helm releases the operator uninstalls at a time; namespaces share them")
+	fs.Var(memory, "memory-limit", "memory that the operator may use, such as 680Mi; as it comes near, Cleaners wait that need the kind whose objects take most (default: GOMEMLIMIT)")
 	fs.BoolVar(&f.options.RequireServiceAccount, "require-service-account", false, "refuse Cleaners that name no ServiceAccount, unless there is a default")
 	fs.StringVar(&f.options.DefaultServiceAccount, "default-service-account", "", "ServiceAccount in the Cleaner's namespace that the operator acts as for Cleaners that name none (default: the operator itself)")
 	fs.BoolVar(&f.serveWebhook, "webhook", true, "serve the webhook, which validates Cleaners and stores their authors")

@@ -300,12 +300,22 @@ func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message strin
 			return "", ""
 		}
 		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
-	case Forbidden:
-		return v1alpha1.ReasonAccessDenied, missing(seen.Detail)
-	case Unsynced:
-		return v1alpha1.ReasonNotSynced, missing(seen.Detail)
 	default:
-		return v1alpha1.ReasonReadFailed, missing(seen.Detail)
+		return seen.State.reason(), missing(seen.Detail)
+	}
+}
+
+// reason is why a Cleaner waits for a target in this state.
+func (s TargetState) reason() string {
+	switch s {
+	case Forbidden:
+		return v1alpha1.ReasonAccessDenied
+	case TooLarge:
+		return v1alpha1.ReasonTooLarge
+	case Unsynced:
+		return v1alpha1.ReasonNotSynced
+	default:
+		return v1alpha1.ReasonReadFailed
 	}
 }
 

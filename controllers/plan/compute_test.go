@@ -120,6 +120,12 @@ func TestCompute(t *testing.T) {
 			seen:   []Target{{State: Forbidden}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonAccessDenied, Next: day + time.Hour},
 		},
+		"TooLarge": {
+			reason: "what the operator has no memory for is not empty, whatever onMissing says",
+			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
+			seen:   []Target{{State: TooLarge}},
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTooLarge, Next: day + time.Hour},
+		},
 		"Unknown": {
 			reason: "the zero value of a target never deletes",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted, quiet)}},

@@ -126,11 +126,13 @@ const (
 	NoSuchKind
 	// Failed means that reading went wrong otherwise.
 	Failed
+	// TooLarge means that its objects take more memory than the operator may have.
+	TooLarge
 )
 
 // String names the state for people and tests.
 func (s TargetState) String() string {
-	names := [...]string{"Unknown", "Complete", "Unsynced", "Forbidden", "NoSuchKind", "Failed"}
+	names := [...]string{"Unknown", "Complete", "Unsynced", "Forbidden", "NoSuchKind", "Failed", "TooLarge"}
 	if int(s) < 0 || int(s) >= len(names) {
 		return "Unknown"
 	}

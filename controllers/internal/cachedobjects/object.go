@@ -26,6 +26,8 @@ type Object struct {
 	LoadValue func() (map[string]any, error)
 	// Large objects are too large to compare their fields at each change.
 	Large bool
+	// Bytes is about how much memory it takes, besides what it shares with others. Who stores it may add to it before.
+	Bytes int
 }
 
 const (
@@ -138,7 +140,7 @@ func NewObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) 
 
 // newWatched is NewObject for an object of a watch. If less than all is kept of it, that is done at once: all would take more.
 func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot.Reads) *Object {
-	out := &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes}
+	out := &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes, Bytes: o.Size}
 	if reads == nil {
 		return out
 	}
@@ -147,7 +149,7 @@ func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot
 		out.LoadValue = func() (map[string]any, error) { return nil, err }
 		return out
 	}
-	out.Value, out.LoadValue, out.Large = value, nil, spendOnValues(value, fewValues) < 0
+	out.Value, out.LoadValue, out.Large, out.Bytes = value, nil, spendOnValues(value, fewValues) < 0, 0
 	return out
 }
 

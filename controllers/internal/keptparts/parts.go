@@ -63,6 +63,17 @@ func (w *Wants) ListReads() []*snapshot.Reads {
 	return all
 }
 
+// AreLessThan says that all queries together read less than Parts have. It compares no more than 1000 reads, which takes milliseconds: of more
+// it does not say so.
+func (w *Wants) AreLessThan(p *Parts) bool {
+	const most = 1000
+	if len(w.of) > most {
+		return false
+	}
+	all := MergeReads(w.ListReads())
+	return p.Covers(all.reads) && !all.Covers(p.Reads())
+}
+
 // AreCoveredBy says that Parts have what all queries read.
 func (w *Wants) AreCoveredBy(p *Parts) bool {
 	for _, c := range w.of {

@@ -108,6 +108,41 @@ func TestMergedPartsCoverWhatIsWanted(t *testing.T) {
 	}
 }
 
+func TestWantsAreLessThanParts(t *testing.T) {
+	kept := MergeReads([]*snapshot.Reads{phase, node})
+	many := make([]*snapshot.Reads, 2000)
+	for n := range many {
+		many[n] = readsOf([]string{"status", "phase", fmt.Sprint(n)})
+	}
+	for name, tc := range map[string]struct {
+		reads []*snapshot.Reads
+		kept  *Parts
+		want  bool
+	}{
+		"Nothing":     {nil, kept, true},
+		"Less":        {[]*snapshot.Reads{phase}, kept, true},
+		"LessDeeper":  {[]*snapshot.Reads{node, readsOf([]string{"status", "phase", "a"})}, kept, true},
+		"TheSame":     {[]*snapshot.Reads{node, phase}, kept, false},
+		"TheSameOnce": {[]*snapshot.Reads{both}, kept, false},
+		"Other":       {[]*snapshot.Reads{readsOf([]string{"a"})}, kept, false},
+		"More":        {[]*snapshot.Reads{both, readsOf([]string{"a"})}, kept, false},
+		"All":         {[]*snapshot.Reads{nil}, kept, false},
+		"PartsOfAll":  {[]*snapshot.Reads{both}, KeepAll(), true},
+		"AllOfAll":    {[]*snapshot.Reads{both, nil}, KeepAll(), false},
+		"TooMany":     {many, kept, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w Wants
+			for _, r := range tc.reads {
+				w.AddQuery(r)
+			}
+			if got := w.AreLessThan(tc.kept); got != tc.want {
+				t.Errorf("they are less: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 // However much is read: what a store tells apart is bounded, and so are the answers that it remembers.
 func TestPartsAreBounded(t *testing.T) {
 	var all []*snapshot.Reads

@@ -20,8 +20,11 @@ const (
 	maxSharedText = 64
 	// maxStack is how long a stack may become that is kept.
 	maxStack = 1 << 12
-	// sizeOfValue is about what a value takes besides its text.
+	// sizeOfValue is about what a value takes besides its text, sizeOfMap what a map takes besides its entries, and sizeOfEntry what an entry
+	// takes whose value is shared.
 	sizeOfValue = 48
+	sizeOfMap   = 200
+	sizeOfEntry = 32
 )
 
 // Sharing gives equal parts of objects the same memory. It has two generations of parts. When the new one is full, it becomes the old one, and
@@ -48,36 +51,42 @@ func NewSharing() *Sharing {
 }
 
 // ShareValue returns an object that is equal to one, and shares what is equal in others. It is a map[string]any of the same kinds of values as
-// unstructured objects have. Neither may be changed afterwards. What identifies an object is not looked for in others.
-func (s *Sharing) ShareValue(object map[string]any) map[string]any {
+// unstructured objects have. Neither may be changed afterwards. What identifies an object is not looked for in others. The size is about how
+// many bytes it takes besides what it shares with others.
+func (s *Sharing) ShareValue(object map[string]any) (_ map[string]any, size int) {
 	if object == nil {
-		return nil
+		return nil, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make(map[string]any, len(object))
+	out, size := make(map[string]any, len(object)), sizeOfMap
 	for key, value := range object {
+		var of hashed
 		if metadata, ok := value.(map[string]any); ok && key == "metadata" {
-			out[key] = s.shareMetadata(metadata)
-			continue
+			of = s.shareMetadata(metadata)
+		} else {
+			of = s.share(value)
 		}
-		out[key] = s.share(value).value
+		out[key] = of.value
+		size += of.own
 	}
-	return out
+	return out, size
 }
 
 // shareMetadata is ShareValue for metadata.
-func (s *Sharing) shareMetadata(metadata map[string]any) map[string]any {
-	out := make(map[string]any, len(metadata))
+func (s *Sharing) shareMetadata(metadata map[string]any) hashed {
+	out, size := make(map[string]any, len(metadata)), sizeOfMap
 	for key, value := range metadata {
+		of := hashed{value: value, own: sizeOfValue}
 		switch key {
 		case "name", "uid", "resourceVersion":
-			out[key] = value
 		default:
-			out[key] = s.share(value).value
+			of = s.share(value)
 		}
+		out[key] = of.value
+		size += of.own
 	}
-	return out
+	return hashed{value: out, own: size}
 }
 
 // ShareLabels is ShareValue for labels. Nil stays nil.
@@ -103,11 +112,11 @@ func (s *Sharing) ShareLabels(labels map[string]string) map[string]string {
 	return labels
 }
 
-// hashed is a value, and what is known of it.
+// hashed is a value, and what is known of it: about how many bytes it takes, and how many of these it shares with no other.
 type hashed struct {
-	value any
-	hash  uint64
-	size  int
+	value     any
+	hash      uint64
+	size, own int
 }
 
 // addEntry adds what is known of an entry of a map. The order of entries does not matter.
@@ -133,27 +142,28 @@ func (s *Sharing) share(value any) hashed {
 	case []any:
 		return s.shareList(v)
 	case string:
-		n := hashed{value: value, hash: s.hash(v), size: sizeOfValue + len(v)}
+		n := hashed{value: value, hash: s.hash(v), size: sizeOfValue + len(v), own: sizeOfValue + len(v)}
 		if len(v) > maxSharedText {
 			return n
 		}
 		if known, found := s.find(n, func(known any) bool { return known == value }); found {
-			n.value = known
+			n.value, n.own = known, sizeOfEntry
 		} else {
 			s.keep(n)
 		}
 		return n
 	default: // another number, a bool or nil
-		return hashed{value: value, hash: maphash.Comparable(s.seed, value), size: sizeOfValue}
+		return hashed{value: value, hash: maphash.Comparable(s.seed, value), size: sizeOfValue, own: sizeOfValue}
 	}
 }
 
 func (s *Sharing) shareMap(v map[string]any) hashed {
-	n, start := hashed{hash: 2, size: sizeOfValue}, len(s.stack)
+	n, start := hashed{hash: 2, size: sizeOfValue, own: sizeOfMap}, len(s.stack)
 	for key, value := range v {
 		of := s.share(value)
 		of.size += len(key)
 		n.addEntry(s.hash(key), of)
+		n.own += of.own
 		s.stack = append(s.stack, entry{key, of.value})
 	}
 	entries := s.stack[start:]
@@ -164,7 +174,9 @@ func (s *Sharing) shareMap(v map[string]any) hashed {
 			return !has || !isSame(e.value, value)
 		})
 	})
-	if n.value = known; !found {
+	if n.value = known; found {
+		n.own = sizeOfEntry
+	} else {
 		out := make(map[string]any, len(entries))
 		for _, e := range entries {
 			out[e.key] = e.value
@@ -177,11 +189,12 @@ func (s *Sharing) shareMap(v map[string]any) hashed {
 }
 
 func (s *Sharing) shareList(v []any) hashed {
-	n, start := hashed{hash: 3, size: sizeOfValue}, len(s.stack)
+	n, start := hashed{hash: 3, size: sizeOfValue, own: sizeOfValue}, len(s.stack)
 	for _, value := range v {
 		of := s.share(value)
 		n.hash = mix(n.hash*31 + of.hash)
 		n.size += of.size
+		n.own += of.own
 		s.stack = append(s.stack, entry{value: of.value})
 	}
 	elements := s.stack[start:]
@@ -189,7 +202,9 @@ func (s *Sharing) shareList(v []any) hashed {
 		other, ok := known.([]any)
 		return ok && slices.EqualFunc(elements, other, func(e entry, value any) bool { return isSame(e.value, value) })
 	})
-	if n.value = known; !found {
+	if n.value = known; found {
+		n.own = sizeOfEntry
+	} else {
 		out := make([]any, len(elements))
 		for i, e := range elements {
 			out[i] = e.value

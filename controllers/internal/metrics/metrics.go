@@ -42,6 +42,7 @@ type Metrics struct {
 	deliveries     *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
 	woken          prometheus.Counter
+	tooLarge       prometheus.Counter
 	informers      prometheus.Gauge
 	objects        prometheus.Gauge
 	panics         prometheus.Counter
@@ -112,6 +113,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		woken: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cleaner_wakes_total", Help: "Cleaners that were woken by a watch.",
 		}),
+		tooLarge: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "cleaner_watches_too_large_total", Help: "Watches that were ended because their objects took too much memory.",
+		}),
 		informers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cleaner_watches", Help: "Watches of target kinds.",
 		}),
@@ -130,7 +134,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.informers, m.objects, m.panics,
 		m.queued, m.queueTime,
 	} {
 		if err := r.Register(c); err != nil {
@@ -291,6 +295,9 @@ func (m *Metrics) SetWatchCounts(informers, objects int) {
 
 // CountWakeups counts Cleaners that a watch has woken.
 func (m *Metrics) CountWakeups(n int) { m.woken.Add(float64(n)) }
+
+// CountTooLarge counts a watch that was ended because its objects took too much memory.
+func (m *Metrics) CountTooLarge() { m.tooLarge.Inc() }
 
 // SetQueueDepth sets how many Cleaners wait for a worker.
 func (m *Metrics) SetQueueDepth(n int) { m.queued.Set(float64(n)) }

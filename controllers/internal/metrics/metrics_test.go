@@ -40,6 +40,7 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.CountDroppedEvents("full", 7)
 	m.SetWatchCounts(2, 30)
 	m.CountWakeups(3)
+	m.CountTooLarge()
 	m.CountPanic()
 	m.SetQueueDepth(4)
 	m.ObserveQueueWait(2 * time.Second)

@@ -102,6 +102,10 @@ func TestConditionsOfAnEvaluation(t *testing.T) {
 			plan.Plan{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded},
 			"Valid=True/Valid TargetsResolved=True/Resolved Evaluated=True/LimitExceeded Tripped=True/LimitExceeded Ready=False/LimitExceeded Stalled=True/LimitExceeded",
 		},
+		"NoMemory": {
+			plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTooLarge},
+			"Valid=True/Valid TargetsResolved=True/Resolved Ready=False/TooLarge Stalled=True/TooLarge",
+		},
 		"MayNotRead": {
 			plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonAccessDenied},
 			"Valid=True/Valid TargetsResolved=True/Resolved Ready=False/AccessDenied Stalled=True/AccessDenied",

@@ -100,7 +100,7 @@ func (p *Triggers) OverWith(d plan.Plan) bool {
 		return false
 	}
 	switch d.Reason {
-	case v1alpha1.ReasonNotSynced, v1alpha1.ReasonReadFailed, v1alpha1.ReasonAccessDenied, v1alpha1.ReasonKindNotServed,
+	case v1alpha1.ReasonNotSynced, v1alpha1.ReasonReadFailed, v1alpha1.ReasonAccessDenied, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonTooLarge,
 		v1alpha1.ReasonUnconfirmed, v1alpha1.ReasonClockSkewSuspected:
 		return false
 	}

@@ -435,6 +435,7 @@ func TestOverWith(t *testing.T) {
 		"Deferred": {decision: plan.Plan{Deferred: []plan.ItemKey{{}}}},
 		"Unread":   {decision: plan.Plan{Reason: v1alpha1.ReasonReadFailed}},
 		"Unsynced": {decision: plan.Plan{Reason: v1alpha1.ReasonNotSynced}},
+		"TooLarge": {decision: plan.Plan{Reason: v1alpha1.ReasonTooLarge}},
 	} {
 		p := of(t, yearly(), epoch, Policy{})
 		if !tc.idle {

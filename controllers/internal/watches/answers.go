@@ -172,7 +172,7 @@ func (a *answers) reportStates(wants map[*want]struct{}) {
 // mergeWith is the coverage of two queries that have to be answered both: the worse of the two. What people can do something about
 // comes before what passes by itself.
 func (l coverage) mergeWith(other coverage) coverage {
-	for _, worst := range []plan.TargetState{plan.Forbidden, plan.NoSuchKind, plan.Failed, plan.Unsynced} {
+	for _, worst := range []plan.TargetState{plan.Forbidden, plan.NoSuchKind, plan.TooLarge, plan.Failed, plan.Unsynced} {
 		switch worst {
 		case l.state:
 			return coverage{state: l.state, detail: l.detail}
@@ -198,11 +198,14 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
 		case s.access == uncheckable:
 			return coverage{state: plan.Failed, detail: s.detail}
-		case s.access == denied:
-			if _, more := r.narrowScope(key, namespace, q.Name); !more {
-				return coverage{state: plan.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
+		case s.isClosed():
+			if _, more := r.narrowScope(key, namespace, q.Name); more {
+				continue
 			}
-			continue
+			if s.access == tooLarge {
+				return coverage{state: plan.TooLarge, detail: s.detail}
+			}
+			return coverage{state: plan.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
 		}
 		switch i := s.informerFor(full); {
 		case i == nil:

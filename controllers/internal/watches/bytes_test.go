@@ -111,18 +111,23 @@ func bytesOfAPod(tb testing.TB, containers int, reads *snapshot.Reads) int64 {
 	s := &store{feeds: &feeds{sharing: keptparts.NewSharing()}, informer: &informer{scope: &scope{resource: &resource{Resource: served.Resource{GVR: apiserver.Pods}}}}, reads: reads}
 	var kept cachedobjects.SortedObjects
 	var shelf cachedobjects.Shelf
+	estimated := 0
 	took := bytesOf(tb, containers, func(u *unstructured.Unstructured) {
 		o, err := s.makeObject(u)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		kept = append(kept, o)
+		kept, estimated = append(kept, o), estimated+o.Bytes
 		if len(kept) == manyPods {
 			shelf, kept = cachedobjects.NewShelf(kept), nil
 		}
 	})
 	runtime.KeepAlive(shelf)
 	runtime.KeepAlive(s)
+	if estimated /= manyPods; int64(estimated) < took*2/3 || int64(estimated) > took*3/2 {
+		tb.Errorf("a Pod takes %d bytes, and is said to take %d", took, estimated)
+	}
+	tb.Logf("a Pod takes %d bytes, and is said to take %d", took, estimated)
 	return took
 }
 

@@ -27,6 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/memorybudget"
+	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -58,6 +60,8 @@ type Metrics interface {
 	SetWatchCounts(informers, objects int)
 	// CountWakeups says that so many Cleaners must look again.
 	CountWakeups(owners int)
+	// CountTooLarge says that a watch was ended because its objects took too much memory.
+	CountTooLarge()
 }
 
 // NopMetrics counts nothing.
@@ -68,6 +72,9 @@ func (NopMetrics) SetWatchCounts(int, int) {}
 
 // CountWakeups does nothing.
 func (NopMetrics) CountWakeups(int) {}
+
+// CountTooLarge does nothing.
+func (NopMetrics) CountTooLarge() {}
 
 // Options are what an Engine is made of.
 type Options struct {
@@ -80,6 +87,8 @@ type Options struct {
 
 	Clock   clock.WithTicker
 	Metrics Metrics
+	// Budget is the memory that the operator may have. There is no limit without it.
+	Budget *memorybudget.Budget
 	// RetryEvery is how often a kind that is forbidden or not served is tried again, at least. 30s without it.
 	RetryEvery time.Duration
 }
@@ -143,6 +152,9 @@ func New(o Options) (*Engine, error) {
 	if o.Metrics == nil {
 		o.Metrics = NopMetrics{}
 	}
+	if o.Budget == nil {
+		o.Budget = &memorybudget.Budget{}
+	}
 	if o.RetryEvery == 0 {
 		o.RetryEvery = defaultRetryEvery
 	}
@@ -154,8 +166,8 @@ func New(o Options) (*Engine, error) {
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
-	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
-	p := &placement{background: b, access: o.Access, names: newPace(o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
+	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
+	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
 	c := &catalog{background: b, dynamic: o.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
 	f.placement, f.catalog = p, c
 	return &Engine{background: b, News: news, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
@@ -213,6 +225,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.ctx = ctx
 	e.runInBackground(e.matcher.run)
+	e.runInBackground(func(ctx context.Context) {
+		e.catalog.placement.feeds.budget.Run(ctx, e.clock, e.catalog.placement.closeLargest)
+	})
 	for range namesAtATime {
 		e.runInBackground(e.catalog.placement.checkNames)
 	}

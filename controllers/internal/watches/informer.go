@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +30,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -48,6 +50,8 @@ const (
 	refusalShare = 6
 	// listsPerRetry is how often in retryEvery all may be listed because more is read.
 	listsPerRetry = 15
+	// bytesPerObject is about how much memory an object takes besides its content.
+	bytesPerObject = 600
 	// changesAtATime is how many changes that a list has shown are added to the backlog before others have the lock.
 	changesAtATime = 64
 )
@@ -60,6 +64,9 @@ type informer struct {
 	synced  bool
 	objects map[string]cachedobjects.Shelf // by namespace
 	groups  groups
+	// bytes is about how much memory its objects take. loading is the same of a list that is not stored yet.
+	bytes   int
+	loading atomic.Int64
 	// failure says why its objects are not to be believed, and failingSince when that began.
 	failure      string
 	failingSince time.Time
@@ -214,6 +221,7 @@ type feeds struct {
 	metrics  Metrics
 	matcher  *matcher
 	sharing  *keptparts.Sharing
+	budget   *memorybudget.Budget
 	// informers and objects count what there is, and groupBytes what groups take.
 	informers, objects int
 	groupBytes         *groupBytes
@@ -259,7 +267,7 @@ func (f *feeds) stopInformer(i *informer) {
 	for _, objects := range i.objects {
 		held += objects.CountObjects()
 	}
-	i.objects = nil
+	i.objects, i.bytes = nil, 0
 	i.groups.dropAll()
 	f.adjustCounts(-1, -held)
 }
@@ -477,7 +485,11 @@ func (s *store) makeObject(obj any) (*cachedobjects.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Value, o.Labels = s.feeds.sharing.ShareValue(o.Value), s.feeds.sharing.ShareLabels(o.Labels)
+	var bytes int
+	o.Value, bytes = s.feeds.sharing.ShareValue(o.Value)
+	o.Labels = s.feeds.sharing.ShareLabels(o.Labels)
+	o.Bytes += bytesPerObject + bytes
+	s.informer.loading.Add(int64(o.Bytes)) // until a list is stored, or a change
 	return o, nil
 }
 
@@ -492,6 +504,7 @@ func (s *store) Update(obj any) error {
 	}
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
+	s.informer.loading.Store(0)
 	if !s.informer.stopped {
 		s.feeds.storeObject(s.informer, o)
 	}
@@ -538,8 +551,11 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	}
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
+	i.bytes += now.Bytes
 	if before == nil {
 		f.adjustCounts(0, 1)
+	} else {
+		i.bytes -= before.Bytes
 	}
 	f.notifyChange(i, before, now, i.missedSince(f.clock.Now()))
 }
@@ -556,6 +572,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 		delete(i.objects, namespace)
 	}
 	i.groups.moveObject(before, nil)
+	i.bytes -= before.Bytes
 	f.adjustCounts(0, -1)
 	f.notifyChange(i, before, nil, i.missedSince(f.clock.Now()))
 }
@@ -618,7 +635,8 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 		return since, false
 	}
 	i.groups.dropAll() // the next reads make them again
-	i.objects, i.groups.of = l.objects, l.groups
+	i.objects, i.groups.of, i.bytes = l.objects, l.groups, l.bytes
+	i.loading.Store(0)
 	f.adjustCounts(0, l.more)
 	now := f.clock.Now()
 	if i.asked.IsZero() {

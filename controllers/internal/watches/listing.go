@@ -22,6 +22,8 @@ type listing struct {
 	missedSince time.Time
 	// more is how many more objects there are than before.
 	more int
+	// bytes is about how much memory the objects take.
+	bytes int
 	// renews says that the objects take the place of those of the same version.
 	renews bool
 }
@@ -45,6 +47,7 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 		list = list[n:]
 		l.compareNamespace(namespace, before[namespace].AppendTo(nil), objects)
 		for _, o := range objects {
+			l.bytes += o.Bytes
 			if len(o.Labels) > maxGroupedLabels {
 				for g := range groupsWith(o) {
 					many[g] = append(many[g], o)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/test/queries"
 )
 
@@ -86,10 +87,14 @@ func TestNamesThatMayNotBeWatchedTakeLittle(t *testing.T) {
 		e.mu.RLock()
 		defer e.mu.RUnlock()
 		waiting := 0
-		for _, of := range placementOf(e).names.of {
-			waiting += len(of.line)
+		for _, r := range e.catalog.resources {
+			for _, s := range r.scopes {
+				if s.inLine {
+					waiting++
+				}
+			}
 		}
-		return waiting > owners*each-2*namesAtOnce-namesAtATime
+		return waiting > owners*each-2*nameturns.AtOnce-namesAtATime
 	})
 	if more := runtime.NumGoroutine() - goroutines; more > namesAtATime {
 		t.Errorf("%d names take %d goroutines", owners*each, more)

@@ -6,6 +6,7 @@ package watches
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -31,6 +33,7 @@ const (
 	allowed
 	denied
 	uncheckable
+	tooLarge // its objects take more memory than there is
 )
 
 // scope is a part of a resource that may be watched. Wants hang on the widest one that is allowed, and on all above it,
@@ -49,6 +52,8 @@ type scope struct {
 
 	access access
 	detail string
+	// excess is what is known of one that is tooLarge.
+	excess excess
 	// denials counts how often in a row it was denied while narrower scopes served all its wants.
 	denials int
 	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over.
@@ -61,6 +66,27 @@ type scope struct {
 	// cancel ends what waits for the alarm. Of a single object that is the line of all names, in which it stands at a place; -1: it does not.
 	cancel context.CancelFunc
 	place  int
+}
+
+// excess is how many bytes the objects of a scope took that was too large, which parts of them were kept, and when the operator tries to watch it
+// again also if there seems to be no room.
+type excess struct {
+	bytes int64
+	kept  *keptparts.Parts
+	until time.Time
+}
+
+// isClosed says that a scope is not watched, so that narrower ones are.
+func (s *scope) isClosed() bool { return s.access == denied || s.access == tooLarge }
+
+// countBytes is about how much memory the objects of a scope take.
+func (s *scope) countBytes() (bytes int64) {
+	for _, i := range []*informer{s.full, s.meta} {
+		if i != nil {
+			bytes += int64(i.bytes) + i.loading.Load()
+		}
+	}
+	return bytes
 }
 
 // addWant takes one more want, and says whether it is the first one of its Cleaner.
@@ -116,7 +142,7 @@ func (r *resource) narrowScope(k scopeKey, namespace, name string) (scopeKey, bo
 type placement struct {
 	*background
 	access  authorizationv1client.SelfSubjectAccessReviewInterface
-	names   *pace
+	names   *nameturns.Turns[*scope]
 	alarms  *nameAlarms
 	answers *answers
 	feeds   *feeds
@@ -138,7 +164,7 @@ func (p *placement) placeWant(w *want) {
 					p.setAlarm(s, p.clock.Now()) // it may have an earlier turn
 				}
 			}
-			if s.access == denied {
+			if s.isClosed() {
 				continue
 			}
 			if s.access == allowed {
@@ -194,7 +220,7 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 			continue
 		}
 		if s.dropWant(w) {
-			p.names.leaveLine(s, w.owner)
+			p.names.LeaveLine(s, w.owner)
 		}
 		if len(s.wants) == 0 {
 			delete(s.resource.scopes, s.scopeKey)
@@ -259,8 +285,8 @@ func (p *placement) mayCheckAccess(s *scope) bool {
 	case len(s.wants) == 0: // no target names it now
 		return false
 	}
-	at, may := p.names.takeTurn(s, p.clock.Now())
-	if !may {
+	at, may := p.names.TakeTurn(s, maps.Keys(s.payers), p.clock.Now())
+	if s.inLine = !may; s.inLine {
 		p.setAlarm(s, at)
 	}
 	return may
@@ -304,6 +330,9 @@ func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, e
 func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
+	case before == tooLarge && !p.mayReopen(s):
+		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
+		return
 	case err != nil:
 		p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
 		if before == denied {
@@ -338,6 +367,48 @@ func (p *placement) markDenied(s *scope) {
 	p.feeds.stopInformers(s)
 	p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
 	p.repositionWants(s)
+}
+
+// closeLargest stops watching the scope whose objects take most memory, if it is at least so much. Its wants are served by narrower scopes where
+// there are such.
+func (p *placement) closeLargest(atLeast int64) bool {
+	p.mu.Lock()
+	defer p.unlockAndWake()
+	var s *scope
+	for _, r := range p.feeds.catalog.resources {
+		for _, other := range r.scopes {
+			if n := other.countBytes(); n >= atLeast && (s == nil || n > s.countBytes()) {
+				s = other
+			}
+		}
+	}
+	if s == nil {
+		return false
+	}
+	bytes, now := s.countBytes(), p.clock.Now()
+	s.excess = excess{bytes: bytes, until: now.Add(p.retryEvery * maxDenialWait)}
+	if s.full != nil {
+		s.excess.kept = s.full.listing
+	}
+	p.setAccess(s, tooLarge, p.describeExcess(s))
+	p.feeds.metrics.CountTooLarge()
+	p.feeds.stopInformers(s)
+	p.setAlarm(s, now.Add(p.retryEvery))
+	p.repositionWants(s)
+	return true
+}
+
+// describeExcess says what takes too much memory, and what to do about it.
+func (p *placement) describeExcess(s *scope) string {
+	const mebi = 1 << 20
+	return fmt.Sprintf("%s take about %d MiB of memory, more than is left of the %d MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
+		served.DescribeScope(s.resource.Resource, s.namespace, s.name), s.excess.bytes/mebi, p.feeds.budget.Limit()/mebi)
+}
+
+// mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
+func (p *placement) mayReopen(s *scope) bool {
+	lessIsRead := s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
+	return lessIsRead || p.feeds.budget.HasRoom(s.excess.bytes) || !p.clock.Now().Before(s.excess.until)
 }
 
 // repositionWants assigns scopes to all wants of a scope again, because its access changed.

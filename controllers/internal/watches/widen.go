@@ -29,6 +29,7 @@ func (s *store) beginList() {
 		parts = i.keeps
 	}
 	i.asked, i.listing, i.wider.due = f.clock.Now(), parts, time.Time{}
+	i.loading.Store(0)
 	s.reads = parts.Reads()
 }
 

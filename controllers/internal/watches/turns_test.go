@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/test/queries"
 )
 
@@ -29,7 +30,7 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, clock, _, s := still(t)
-			placementOf(e).names = newPace(30 * time.Second)
+			placementOf(e).names = nameturns.New[*scope](30 * time.Second)
 			e.retryEvery = 30 * time.Second
 			s.access = denied
 			scopes, asked := []*scope{}, map[*scope]int{}
@@ -51,7 +52,7 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 				}
 				clock.Step(time.Second)
 			}
-			if most := namesAtOnce + minutes*60; of > most {
+			if most := nameturns.AtOnce + minutes*60; of > most {
 				t.Errorf("%d names are asked for %d times, more than %d", tc.names, of, most)
 			}
 			for n, s := range scopes[:tc.names] {
@@ -66,26 +67,11 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 	}
 }
 
-// Who has asked for little is remembered no longer.
-func TestPacesAreForgotten(t *testing.T) {
-	p := newPace(30 * time.Second)
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for n := range 4 * maxPaces {
-		if at, may := p.takeTurn(&scope{payers: map[Owner]int{{Namespace: fmt.Sprint("ns", n), Name: "c"}: 1}}, now); !may {
-			t.Fatalf("namespace %d waits until %s", n, at)
-		}
-		now = now.Add(time.Second)
-	}
-	if len(p.of) > maxPaces {
-		t.Errorf("%d namespaces are remembered", len(p.of))
-	}
-}
-
 // TestWhoLeavesTakesNoTurn shows that names that were named for a moment delay nobody who names one later.
 func TestWhoLeavesTakesNoTurn(t *testing.T) {
 	e, clock, _, s := still(t)
 	p := placementOf(e)
-	p.names = newPace(30 * time.Second)
+	p.names = nameturns.New[*scope](30 * time.Second)
 	e.retryEvery = 30 * time.Second
 	for edit := range 180 { // once a second, each time 64 names
 		for n := range 64 {
@@ -97,12 +83,9 @@ func TestWhoLeavesTakesNoTurn(t *testing.T) {
 		}
 		clock.Step(time.Second)
 	}
-	if n := len(p.names.of["a"].line); n > 0 {
-		t.Errorf("%d stand in line that nobody names", n)
-	}
 	victim := newScopeOf(p, s.resource, scopeKey{"a", "victim"}, "a")
 	for second := 0; !p.mayCheckAccess(victim); second++ {
-		if second > int(namesAtOnce) {
+		if second > nameturns.AtOnce {
 			t.Fatal("it waits for names that are gone")
 		}
 		clock.Step(time.Second)
@@ -128,7 +111,7 @@ func TestANameIsAskedForByWhoeverHasATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, clock, all, s := still(t)
 			p := placementOf(e)
-			p.names = newPace(30 * time.Second)
+			p.names = nameturns.New[*scope](30 * time.Second)
 			r := s.resource
 			r.Namespaced = tc.namespaced
 			s.access = denied
@@ -170,119 +153,32 @@ func TestANameIsAskedForByWhoeverHasATurn(t *testing.T) {
 	}
 }
 
-// TestWhoDropsANameLeavesItsLine shows that a name stands in the lines of those namespaces only whose Cleaners name it now.
+// TestWhoDropsANameLeavesItsLine shows that a name stands in line for those Cleaners only that name it now.
 func TestWhoDropsANameLeavesItsLine(t *testing.T) {
 	e, clock, _, s := still(t)
 	p := placementOf(e)
-	p.names = newPace(30 * time.Second)
+	p.names = nameturns.New[*scope](30 * time.Second)
 	for _, namespace := range []string{"a", "b"} {
-		for n := range namesAtOnce {
+		for n := range nameturns.AtOnce {
 			if !p.mayCheckAccess(newScopeOf(p, s.resource, scopeKey{namespace, fmt.Sprint(n)}, namespace)) {
 				t.Fatalf("name %d of %s waits", n, namespace)
 			}
 		}
 	}
 	x := newScopeOf(p, s.resource, scopeKey{"a", "p"}, "b")
-	first, second := &want{owner: owner("c"), scopes: []*scope{x}}, &want{owner: owner("d"), scopes: []*scope{x}}
-	if !x.addWant(first) || !x.addWant(second) || x.addWant(second) {
+	first := &want{owner: owner("c"), scopes: []*scope{x}}
+	if !x.addWant(first) || x.addWant(first) || !x.addWant(&want{owner: owner("d"), scopes: []*scope{x}}) {
 		t.Error("only the first want of a Cleaner is its first one")
 	}
-	stands := func(want string) {
-		t.Helper()
-		if p.mayCheckAccess(x) {
-			t.Fatal("it is asked for before its turn")
-		}
-		if got := fmt.Sprint(len(p.names.of["a"].line), len(p.names.of["b"].line)); got != want {
-			t.Errorf("in the lines of a and b stand %s, want %s", got, want)
-		}
+	if p.mayCheckAccess(x) || !x.inLine {
+		t.Fatal("it is asked for before its turn")
 	}
-	stands("1 1")
 	p.detachFromScopes(first, nil)
-	stands("1 1")
-	p.detachFromScopes(second, nil)
-	stands("0 1")
 	clock.Step(time.Second)
-	if !p.mayCheckAccess(x) || len(p.names.of["b"].line) > 0 {
-		t.Error("it is its turn in the other line, and it stands there")
+	if !p.mayCheckAccess(x) {
+		t.Error("it is its turn in the other line")
 	}
 	if x.addWant(first); x.inLine {
 		t.Error("what was asked for just now stands in line again")
-	}
-}
-
-// TestCleanersTakeTurnsToHaveNamesAskedFor has twenty Cleaners name very many objects that the operator may not watch, under names of
-// their own or under new ones all the time. Each name of another one of the namespace is asked for soon, and again and again.
-func TestCleanersTakeTurnsToHaveNamesAskedFor(t *testing.T) {
-	const cleaners, names, again = 20, 64, 30
-	for name, anew := range map[string]bool{"Always": false, "Anew": true} {
-		t.Run(name, func(t *testing.T) {
-			p := newPace(again * time.Second)
-			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-			due := map[*scope]time.Time{}
-			add := func(name string) *scope {
-				s := &scope{payers: map[Owner]int{{Namespace: "a", Name: name}: 1}}
-				due[s] = now
-				return s
-			}
-			ask := func(s *scope) bool {
-				if due[s].After(now) {
-					return false
-				}
-				at, may := p.takeTurn(s, now)
-				if due[s] = at; may {
-					due[s] = now.Add(again * time.Second)
-				}
-				return may
-			}
-			all := make([][]*scope, cleaners)
-			name := func(n, minute int) {
-				for _, s := range all[n] {
-					for owner := range s.payers {
-						p.leaveLine(s, owner)
-					}
-					delete(due, s)
-				}
-				all[n] = nil
-				for range names {
-					all[n] = append(all[n], add(fmt.Sprintf("c-%d-%d", n, minute)))
-				}
-			}
-			for n := range all {
-				name(n, 0)
-			}
-			guards := []*scope{add("guard"), add("guard")}
-			asked := map[*scope]int{}
-			const seconds = 1200
-			for second := range seconds {
-				if anew {
-					name(second%cleaners, 1+second)
-				}
-				for _, of := range all {
-					for _, s := range of {
-						if ask(s) {
-							asked[nil]++
-						}
-					}
-				}
-				for _, s := range guards {
-					if ask(s) {
-						asked[s]++
-					}
-				}
-				now = now.Add(time.Second)
-			}
-			for _, s := range guards { // each waits for one name of each, and for the other one
-				if least := seconds / (again + 2*(cleaners+2)); asked[s] < least {
-					t.Errorf("it was asked for %d times, want %d", asked[s], least)
-				}
-			}
-			if asked[nil] < seconds/2 || asked[nil] > namesAtOnce+seconds {
-				t.Errorf("%d others were asked for", asked[nil])
-			}
-			of := p.of["a"]
-			if len(of.cleaners) > cleaners+1 || len(of.places) != len(of.line) {
-				t.Errorf("%d Cleaners are remembered, and %d places of %d", len(of.cleaners), len(of.places), len(of.line))
-			}
-		})
 	}
 }

@@ -1,0 +1,98 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memorybudget notices that the operator is about to take more memory than it may have, and says when something must be given up. It does
+// not know what, and gives nothing up itself.
+package memorybudget
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// fullPercent is how much of the limit live objects may take. The rest is for garbage, which the collector needs room for, and for what comes
+	// between two looks.
+	fullPercent = 80
+	// roomPercent is how much of the limit may be taken after something has come back, so that it does not go again at once.
+	roomPercent = 70
+	// largePercent is how much of the limit something must hold, or giving it up does not help.
+	largePercent = 2
+	// lookEvery is the time between two looks.
+	lookEvery = time.Second
+	// restFor is the wait after a look that found too much memory in use, and nothing to give up.
+	restFor = time.Minute
+)
+
+// Budget is the memory that the operator may have. The zero value has no limit. It is safe for concurrent use.
+type Budget struct {
+	limit int64
+	// measure returns how many bytes live objects took when garbage was last collected, and collect collects garbage.
+	measure func() int64
+	collect func()
+}
+
+// New makes a Budget of so many bytes; 0 or less stands for the limit that Go has (GOMEMLIMIT), and if it has none there is no limit. A limit that
+// is given is Go's from then on.
+func New(limit int64) *Budget {
+	if limit > 0 {
+		debug.SetMemoryLimit(limit)
+	} else if limit = debug.SetMemoryLimit(-1); limit == math.MaxInt64 {
+		limit = 0
+	}
+	return NewMeasured(limit, measureLive, runtime.GC)
+}
+
+// NewMeasured makes a Budget of so many bytes. measure says how many of them are in use. 0 is no limit.
+func NewMeasured(limit int64, measure func() int64, collect func()) *Budget {
+	return &Budget{limit: limit, measure: measure, collect: collect}
+}
+
+// measureLive returns how many bytes live objects took when garbage was last collected.
+func measureLive() int64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	return int64(min(sample[0].Value.Uint64(), math.MaxInt64))
+}
+
+// Limit is how many bytes the operator may have; 0: there is no limit.
+func (b *Budget) Limit() int64 { return b.limit }
+
+// HasRoom reports whether so many bytes more can be taken.
+func (b *Budget) HasRoom(bytes int64) bool {
+	return b.limit <= 0 || b.measure()+bytes <= b.limit/100*roomPercent
+}
+
+// isFull reports whether live objects take too much.
+func (b *Budget) isFull() bool { return b.measure() > b.limit/100*fullPercent }
+
+// Run looks again and again, until ctx is done, whether too much memory is in use. If so, it calls giveUp, which gives up what holds most, unless
+// that is less than atLeast bytes, and says whether it has. What was given up has until the next look to go.
+func (b *Budget) Run(ctx context.Context, c clock.WithTicker, giveUp func(atLeast int64) bool) {
+	if b.limit <= 0 {
+		return
+	}
+	for wait := lookEvery; ; {
+		t := c.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C():
+		}
+		wait = lookEvery
+		if !b.isFull() {
+			continue
+		}
+		b.collect() // what was measured may be garbage by now
+		if b.isFull() && !giveUp(b.limit/100*largePercent) {
+			wait = restFor
+		}
+	}
+}

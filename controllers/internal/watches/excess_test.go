@@ -1,0 +1,226 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/memorybudget"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+const mebi = 1 << 20
+
+// full is a heap that is full until so many watches have ended, and then has room for so many bytes.
+type full struct {
+	NopMetrics
+	until, ended atomic.Int64
+	room         atomic.Int64
+}
+
+func (f *full) CountTooLarge() { f.ended.Add(1) }
+
+func (f *full) measure() int64 {
+	if f.ended.Load() < f.until.Load() {
+		return 100 * mebi
+	}
+	return 70*mebi - f.room.Load() // 70 % may be in use with what comes back
+}
+
+// newFullRig is newRig with 100 MiB of memory.
+func newFullRig(t *testing.T, s *apiserver.Server, f *full) *rig {
+	t.Helper()
+	e, err := New(Options{
+		Config: s.Config(), Clock: clock.RealClock{}, RetryEvery: retry, Metrics: f, Budget: memorybudget.NewMeasured(100*mebi, f.measure, func() {}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startRig(t, e, s)
+}
+
+// pad is the content of an object that takes about so many bytes.
+func pad(bytes int) map[string]any {
+	return map[string]any{"spec": map[string]any{"text": strings.Repeat("x", bytes)}}
+}
+
+// When memory is full, the watch ends whose objects take most. Cleaners of one namespace go on with a watch of their own, unless theirs takes most.
+// When there is room again, all are served.
+func TestTheLargestWatchEnds(t *testing.T) {
+	s := apiserver.New(t)
+	for n := range 8 {
+		s.Put(apiserver.Pods, "large", fmt.Sprint("p", n), nil, pad(mebi))
+	}
+	s.Put(apiserver.Pods, "a", "p", nil, pad(10))
+	s.Put(apiserver.Nodes, "", "n", nil, pad(mebi))
+	f := &full{}
+	r := newFullRig(t, s, f)
+	all, small, large, nodes := queries.New("Pod", queries.In("")), queries.New("Pod"), queries.New("Pod", queries.In("large")), queries.New("Node")
+	r.SetInterests(Owner{Name: "all"}, interests(all))
+	r.SetInterests(owner("small"), interests(small))
+	r.SetInterests(owner("large"), interests(large))
+	r.SetInterests(Owner{Name: "nodes"}, interests(nodes))
+	r.reads(nodes, plan.Complete, "n")
+	r.reads(small, plan.Complete, "p")
+
+	r.wakes(Owner{Name: "all"}, "the end of its watch", func() { f.until.Store(1) })
+	r.reads(all, plan.TooLarge)
+	want := "pods in all namespaces take about 8 MiB of memory, more than is left of the 100 MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory"
+	if got := r.Read(t.Context(), all).Detail; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	r.reads(small, plan.Complete, "p")
+	r.reads(large, plan.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	r.reads(nodes, plan.Complete, "n")
+	r.wakes(owner("small"), "a change", func() { s.Put(apiserver.Pods, "a", "p", nil, pad(20)) })
+
+	f.until.Store(2)
+	r.reads(large, plan.TooLarge)
+	r.reads(small, plan.Complete, "p")
+	r.reads(nodes, plan.Complete, "n")
+
+	r.wakes(Owner{Name: "all"}, "room", func() { f.room.Store(30 * mebi) })
+	r.reads(all, plan.Complete, "p", "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	r.reads(large, plan.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	if n := f.ended.Load(); n != 2 {
+		t.Errorf("%d watches have ended", n)
+	}
+}
+
+// What arrives counts before it is stored, so that a list ends which would not fit.
+func TestAListThatArrivesCounts(t *testing.T) {
+	e, s := newWatching(t)
+	s.beginList()
+	for n := range 4 {
+		if _, err := s.Transformer()(newPod(n, mebi)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if placementOf(e).closeLargest(5 * mebi) {
+		t.Fatal("it ends although it takes less")
+	}
+	if !placementOf(e).closeLargest(4 * mebi) {
+		t.Fatal("it does not end")
+	}
+	if c := e.answers.checkCoverage(&e.owners[owner("first")][firstKey(e)].query); c.state != plan.Unsynced || s.informer.scope.access != tooLarge || s.informer.scope.full != nil {
+		t.Errorf("what names one object is %s, and the watch of all %v", c.state, s.informer.scope.access)
+	}
+	if placementOf(e).closeLargest(0); s.informer.scope.access != tooLarge {
+		t.Error("what has ended comes back")
+	}
+}
+
+func firstKey(e *Engine) interestKey {
+	return slices.Collect(maps.Keys(e.owners[owner("first")]))[0]
+}
+
+func newPod(n, bytes int) *unstructured.Unstructured {
+	o := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "a", "name": fmt.Sprint("p", n), "resourceVersion": fmt.Sprint(n + 1)}}
+	maps.Copy(o, pad(bytes))
+	return &unstructured.Unstructured{Object: o}
+}
+
+// readsNow has a scope read these fields of the status, and no others.
+func (s *scope) readsNow(fields ...string) {
+	s.reads = keptparts.Wants{}
+	if len(fields) > 0 {
+		s.reads.AddQuery(queries.New("Pod", reading(fields...)).Reads)
+	}
+}
+
+// What was too large is watched again when there is room for it, when less is read of it, or when some time has passed, and not before.
+func TestWhatWasTooLargeComesBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(f *full, s *scope)
+		passed time.Duration
+		want   access
+	}{
+		"NotAtOnce":       {func(*full, *scope) {}, retry, tooLarge},
+		"TooLittleRoom":   {func(f *full, _ *scope) { f.room.Store(3 * mebi) }, retry, tooLarge},
+		"Room":            {func(f *full, _ *scope) { f.room.Store(5 * mebi) }, retry, allowed},
+		"LessIsRead":      {func(_ *full, s *scope) { s.readsNow("phase") }, retry, allowed},
+		"NothingIsRead":   {func(_ *full, s *scope) { s.readsNow() }, retry, allowed},
+		"AfterAWhile":     {func(*full, *scope) {}, retry * maxDenialWait, allowed},
+		"NotMuchTooEarly": {func(*full, *scope) {}, retry*maxDenialWait - 1, tooLarge},
+		"MoreIsRead":      {func(_ *full, s *scope) { s.readsNow("phase", "reason", "x") }, retry, tooLarge},
+		"OtherThingsAre":  {func(_ *full, s *scope) { s.readsNow("x") }, retry, tooLarge},
+		"TheSameIs":       {func(_ *full, s *scope) { s.readsNow("reason", "phase") }, retry, tooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock, _, s := still(t)
+			e.catalog.resources[s.resource.Resource] = s.resource
+			f := &full{}
+			feedsOf(e).budget = memorybudget.NewMeasured(100*mebi, f.measure, func() {})
+			p := placementOf(e)
+			p.recordAccess(s, nil, nil)
+			s.readsNow("phase", "reason")
+			s.full.listing, s.full.bytes = keptparts.MergeReads(s.reads.ListReads()), 4*mebi
+			if !p.closeLargest(mebi) || s.access != tooLarge || s.full != nil {
+				t.Fatalf("it does not end: %v", s.access)
+			}
+			tc.change(f, s)
+			clock.Step(tc.passed)
+			if s.alarm.due.After(clock.Now()) {
+				t.Errorf("it is looked at in %s", s.alarm.due.Sub(clock.Now()))
+			}
+			p.recordAccess(s, nil, nil)
+			if s.access != tc.want || (s.full != nil) != (tc.want == allowed) {
+				t.Errorf("access is %v, want %v", s.access, tc.want)
+			}
+		})
+	}
+}
+
+// The sum is that of the objects, whatever happens to them.
+func TestBytesAreThoseOfTheObjects(t *testing.T) {
+	_, s := newWatching(t)
+	random := rand.New(rand.NewPCG(1, 1))
+	version := 0
+	for step := range 2000 {
+		pod := newPod(random.IntN(20), random.IntN(4000))
+		version++
+		pod.SetResourceVersion(fmt.Sprint(version))
+		var err error
+		switch random.IntN(10) {
+		case 0:
+			err = s.Delete(pod)
+		case 1:
+			s.beginList()
+			var list []any
+			for n := range random.IntN(20) {
+				one := newPod(n, random.IntN(4000))
+				one.SetResourceVersion(fmt.Sprint(version))
+				list = append(list, one)
+			}
+			err = s.Replace(list, fmt.Sprint(version))
+		default:
+			err = s.Update(pod)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for _, shelf := range s.informer.objects {
+			for _, o := range shelf.AppendTo(nil) {
+				sum += o.Bytes
+			}
+		}
+		if s.informer.bytes != sum || s.informer.loading.Load() != 0 {
+			t.Fatalf("after %d steps it counts %d and %d bytes, and the objects take %d", step, s.informer.bytes, s.informer.loading.Load(), sum)
+		}
+	}
+}
