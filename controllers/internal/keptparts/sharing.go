@@ -6,6 +6,7 @@ package keptparts
 import (
 	"hash/maphash"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -234,9 +235,12 @@ func isSame(a, b any) bool {
 		b, ok := b.([]any)
 		return ok && len(a) == len(b) && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 	}
-	switch b.(type) {
+	switch b := b.(type) {
 	case map[string]any, []any:
 		return false
+	case float64: // 0 and -0 are two
+		a, ok := a.(float64)
+		return ok && math.Float64bits(a) == math.Float64bits(b)
 	default:
 		return a == b
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"runtime"
@@ -79,6 +80,19 @@ func TestSharingKeepsTypes(t *testing.T) {
 			object := `{"v": ` + text + `}`
 			if diff := cmp.Diff(read(t, object), value(s, read(t, object))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", text, diff)
+			}
+		}
+	}
+}
+
+// 0 and -0 are equal, and 1 divided by them is not.
+func TestSharingKeepsTheSignOfZero(t *testing.T) {
+	s := NewSharing()
+	for _, x := range []float64{0, math.Copysign(0, -1), 0} {
+		got := value(s, map[string]any{"spec": map[string]any{"x": x}, "list": []any{x}})
+		for _, shared := range []any{got["spec"].(map[string]any)["x"], got["list"].([]any)[0]} {
+			if math.Signbit(shared.(float64)) != math.Signbit(x) {
+				t.Errorf("%v became %v", x, shared)
 			}
 		}
 	}
