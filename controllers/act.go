@@ -85,7 +85,7 @@ func (c *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 	}
 	in.Now = c.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := c.pass.reads.meterLive(c.pass.clients.Live, endOfPass(c.pass))
-	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work))
+	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work, in.Programs.FindReadings()))
 	if err := checkMemory(c.pass.share); err != nil {
 		return err
 	}

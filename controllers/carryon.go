@@ -328,7 +328,7 @@ func (o *openRun) recheckRun(ctx context.Context) error {
 	defer o.pass.evaluator.reserveSlot(ctx)()
 	now := o.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	live := o.pass.reads.meterLive(o.pass.clients.Live, now.Add(life.ConfirmationServes))
-	seen := snapshot.ReadForConfirmation(ctx, live, o.pass.store.Draft.GetNamespace(), o.pass.assignment.Work)
+	seen := snapshot.ReadForConfirmation(ctx, live, o.pass.store.Draft.GetNamespace(), o.pass.assignment.Work, programs.FindReadings())
 	o.judgeRun(ctx, o.pass.evaluator.inputAt(programs, now, live.chargeSeen(o.pass.assignment.Work, seen)))
 	return checkMemory(o.pass.share)
 }

@@ -227,8 +227,7 @@ func (m *memory) makeQueries(version, namespace string, work *v1alpha1.Work, pro
 	if m.queried.queries != nil && m.queried.version == version {
 		return m.queried.queries
 	}
-	q := queried{version: version, queries: snapshot.NewQueries(namespace, work)}
-	q.queries.KeepReadings(work, programs.FindReadings())
+	q := queried{version: version, queries: snapshot.NewReadingQueries(namespace, work, programs.FindReadings())}
 	q.reads = q.queries.MergeReads()
 	m.Overlay.ForgetOthers(q.reads)
 	if !m.listening.IsZero() {

@@ -84,11 +84,9 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 			unseen = append(unseen, i)
 		}
 	}
-	live := make([]plan.Target, len(unseen))
+	live, qs := make([]plan.Target, len(unseen)), newQueries(in)
 	r = snapshot.ShareReads(r)
-	contain.RunParallel(inFlight, len(unseen), func(n int) {
-		live[n] = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, &in.Spec.Targets[unseen[n]])
-	})
+	contain.RunParallel(inFlight, len(unseen), func(n int) { live[n] = qs.ReadTarget(ctx, r, unseen[n]) })
 	for n, t := range unseen {
 		in.Snapshot = in.Snapshot.WithTarget(t, live[n])
 	}
@@ -99,13 +97,17 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read, isLate IsLate) bool {
 	answers := make([]answer, len(reads))
 	r = snapshot.ShareReads(r)
+	var whole snapshot.Queries // of targets that are read as a whole
+	if slices.ContainsFunc(reads, func(read plan.Read) bool { return read.All }) {
+		whole = newQueries(in)
+	}
 	var late atomic.Bool
 	contain.RunParallel(inFlight, len(reads), func(i int) {
 		if isLate() {
 			late.Store(true)
 			return
 		}
-		answers[i] = readOne(ctx, r, in, reads[i])
+		answers[i] = readOne(ctx, r, in, whole, reads[i])
 	})
 	if late.Load() || isLate() { // reads end with the time that there is
 		return false
@@ -138,10 +140,18 @@ type answer struct {
 	problem string
 }
 
-func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, read plan.Read) (a answer) {
+// newQueries is what is asked for targets that are read as a whole: no more of their objects than the expressions read, if there are any.
+func newQueries(in *plan.Input) snapshot.Queries {
+	if in.Programs == nil {
+		return snapshot.NewQueries(in.Owner.Namespace, in.Spec)
+	}
+	return snapshot.NewReadingQueries(in.Owner.Namespace, in.Spec, in.Programs.FindReadings())
+}
+
+func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snapshot.Queries, read plan.Read) (a answer) {
 	t := &in.Spec.Targets[read.Target]
 	if read.All {
-		a.whole = snapshot.ReadTarget(ctx, r, in.Owner.Namespace, t)
+		a.whole = whole.ReadTarget(ctx, r, read.Target)
 		if !plan.IsAnswer(t, a.whole.State) {
 			a.failed, a.problem = true, a.whole.Detail
 		}

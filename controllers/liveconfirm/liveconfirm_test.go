@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -283,5 +285,46 @@ func TestEqualReadsAreMadeOnce(t *testing.T) {
 	}
 	if len(in.Confirmed) != len(reads) {
 		t.Errorf("%d of %d reads count", len(in.Confirmed), len(reads))
+	}
+}
+
+// askedFor records queries.
+type askedFor struct{ queries []snapshot.Query }
+
+func (a *askedFor) Read(_ context.Context, q snapshot.Query) plan.Target {
+	a.queries = append(a.queries, q)
+	return plan.Target{State: plan.Complete, Namespaced: true}
+}
+
+// A target that is read as a whole is asked for what the expressions read of its objects, and not for whole objects.
+func TestWholeTargetsAreAskedForWhatIsRead(t *testing.T) {
+	work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`pods.items.exists(p, p.status.phase == "Failed")`}}}
+	work.Targets = []v1alpha1.ClusterTarget{{Name: "pods"}, {Name: "others", Delete: true, IncludeWhenEvaluating: new(false)}}
+	for i := range work.Targets {
+		work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", "Pod"
+	}
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, errs := compiler.Compile(t.Context(), work)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	in := plan.Input{Spec: work, Programs: programs, Snapshot: make(plan.Snapshot, 2), Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{}}
+	batch, run, unseen := &askedFor{}, &askedFor{}, &askedFor{}
+	ReadLive(t.Context(), batch, &in, []plan.Read{{Target: 0, All: true}}, Never)
+	snapshot.ReadForConfirmation(t.Context(), run, "", work, programs.FindReadings())
+	readUnseenTargets(t.Context(), unseen, &in, plan.Plan{Steps: []plan.Step{{Action: -1}}})
+	for name, a := range map[string]*askedFor{"batch": batch, "run": run, "unseen": unseen} {
+		if len(a.queries) == 0 {
+			t.Errorf("%s: nothing is asked for", name)
+		}
+		for _, q := range a.queries {
+			paths := fmt.Sprint(q.Reads.Projection().ListPaths())
+			if !q.MetadataOnly && (q.Reads == nil || !strings.Contains(paths, "status.phase") || strings.Contains(paths, "spec")) {
+				t.Errorf("%s: it is asked for %s", name, paths)
+			}
+		}
 	}
 }

@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -35,6 +36,11 @@ func objectsOf(t *testing.T, manifests ...string) *Objects {
 		}
 	}
 	return o
+}
+
+// readTarget reads one target, as a whole.
+func readTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
+	return NewQueries(namespace, &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{*t}}).ReadTarget(ctx, r, 0)
 }
 
 func TestObjects(t *testing.T) {
@@ -85,7 +91,7 @@ func TestObjects(t *testing.T) {
 			if err := yaml.UnmarshalStrict([]byte(tc.reference), &target.Reference); err != nil {
 				t.Fatal(err)
 			}
-			got := ReadTarget(t.Context(), o, tc.namespace, target)
+			got := readTarget(t.Context(), o, tc.namespace, target)
 			if tc.state == plan.Unknown {
 				tc.state = plan.Complete
 			}
@@ -124,7 +130,7 @@ func TestObjectsRefuse(t *testing.T) {
 		})
 	}
 	twice := objectsOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}}", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}")
-	if got := ReadTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
+	if got := readTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
 		t.Errorf("read before it is done, it is %s", got.State)
 	}
 	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
@@ -150,19 +156,19 @@ func TestObjectsKeepWhatTheyAreTold(t *testing.T) {
 	one := &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: "example.com", Version: "v1", Kind: "Widget", FieldSelector: "spec.color=red"}}}
 	for _, whole := range []bool{false, true} { // the second look is not told less by the first
 		one.IncludeWhenEvaluating = &whole
-		got := ReadTarget(t.Context(), o, "", one)
+		got := readTarget(t.Context(), o, "", one)
 		if got.State != plan.Complete || len(got.Objects) != 1 || (got.Objects[0].Value != nil) != whole || got.Objects[0].UID != "u" || got.Objects[0].ResourceVersion != "7" {
 			t.Errorf("all of it is read: %t; got %+v", whole, got)
 		}
 	}
 	one.Reference.FieldSelector = "spec.size=3"
-	if got := ReadTarget(t.Context(), o, "", one); got.State != plan.Failed {
+	if got := readTarget(t.Context(), o, "", one); got.State != plan.Failed {
 		t.Errorf("a field that was not made known first selects: %+v", got)
 	}
 	if err := o.AddObject(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "late"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := ReadTarget(t.Context(), o, "", one); got.State != plan.Unsynced {
+	if got := readTarget(t.Context(), o, "", one); got.State != plan.Unsynced {
 		t.Errorf("read while an object is added, it is %s", got.State)
 	}
 }

@@ -81,7 +81,7 @@ func TestReadForConfirmation(t *testing.T) {
 		running--
 		mu.Unlock()
 		return plan.Target{State: plan.Complete, Detail: q.Name}
-	}), "shop", spec)
+	}), "shop", spec, nil)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -89,7 +89,7 @@ func TestReadForConfirmation(t *testing.T) {
 		t.Errorf("%d were read at a time", most)
 	}
 	caught := contain.CatchPanic(func() {
-		ReadForConfirmation(t.Context(), readerFunc(func(Query) plan.Target { panic("odd") }), "shop", spec)
+		ReadForConfirmation(t.Context(), readerFunc(func(Query) plan.Target { panic("odd") }), "shop", spec, nil)
 	})
 	if caught == nil || caught.Value != "odd" {
 		t.Errorf("a panic of a read is lost: %v", caught)
@@ -107,7 +107,7 @@ func TestEqualTargetsAreReadOnce(t *testing.T) {
 	spec.Targets[10].IncludeWhenEvaluating, spec.Targets[10].Delete = new(false), true
 	for way, read := range map[string]func(Reader) plan.Snapshot{
 		"Watched": func(r Reader) plan.Snapshot { return ReadTargets(t.Context(), r, cluster, spec) },
-		"Live":    func(r Reader) plan.Snapshot { return ReadForConfirmation(t.Context(), r, cluster, spec) },
+		"Live":    func(r Reader) plan.Snapshot { return ReadForConfirmation(t.Context(), r, cluster, spec, nil) },
 	} {
 		t.Run(way, func(t *testing.T) {
 			var reads atomic.Int32

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/usage"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -78,12 +79,6 @@ func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1
 	return NewQueries(namespace, spec).Read(ctx, r)
 }
 
-// ReadTarget reads one target of a spec whose owner is in a namespace, or in none.
-func ReadTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
-	q := newTargetQuery(namespace, t)
-	return q.read(ctx, r)
-}
-
 // Queries are what the targets of a spec ask for, in their order.
 type Queries []TargetQuery
 
@@ -111,6 +106,18 @@ func NewQueries(namespace string, spec *v1alpha1.Work) Queries {
 		}
 	}
 	return qs
+}
+
+// NewReadingQueries is NewQueries for callers that read no more than the expressions of the spec do.
+func NewReadingQueries(namespace string, spec *v1alpha1.Work, readings map[string]usage.Reading) Queries {
+	qs := NewQueries(namespace, spec)
+	qs.KeepReadings(spec, readings)
+	return qs
+}
+
+// ReadTarget reads one target.
+func (qs Queries) ReadTarget(ctx context.Context, r Reader, target int) plan.Target {
+	return qs[target].read(ctx, r)
 }
 
 func newTargetQuery(namespace string, t *v1alpha1.ClusterTarget) TargetQuery {
@@ -186,13 +193,13 @@ func (q *Query) setNamespaces(r *v1alpha1.ClusterReference) error {
 }
 
 // ReadForConfirmation reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
-// The others stay Unknown. Some are read at a time: a confirmation is as old as its first read. Those that ask for the same share one list.
-func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
-	s := make(plan.Snapshot, len(spec.Targets))
+// No more is read of an object than readings say. The others stay Unknown. Some are read at a time: a confirmation is as old as its first read. Those that ask for the same share one list.
+func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work, readings map[string]usage.Reading) plan.Snapshot {
+	s, qs := make(plan.Snapshot, len(spec.Targets)), NewReadingQueries(namespace, spec, readings)
 	r = ShareReads(r)
 	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.IsIncluded() || t.Delete {
-			s[i] = ReadTarget(ctx, r, namespace, t)
+			s[i] = qs.ReadTarget(ctx, r, i)
 		}
 	})
 	return s
