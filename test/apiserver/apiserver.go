@@ -153,8 +153,11 @@ func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.served[gvr]
-	s.version++
 	key := objectKey{namespace, name}
+	if k.objects[key] == nil {
+		return
+	}
+	s.version++
 	k.note(logged{s.version, "DELETED", k.objects[key], k.objects[key]})
 	delete(k.objects, key)
 }

@@ -139,6 +139,9 @@ cleaner_watched_objects 30
 # HELP cleaner_watches Watches of target kinds.
 # TYPE cleaner_watches gauge
 cleaner_watches 2
+# HELP cleaner_watches_too_large_total Watches that were ended because their objects took too much memory.
+# TYPE cleaner_watches_too_large_total counter
+cleaner_watches_too_large_total 1
 `
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
 		t.Error(err)

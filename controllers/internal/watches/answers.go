@@ -142,7 +142,11 @@ func (a *answers) noteLoss(w *want) {
 // reportState wakes the owner of a want when it does not know of its state yet. To be still read is no news.
 func (a *answers) reportState(w *want) {
 	state := a.checkCoverage(&w.query).state
-	if state == plan.Unsynced || state == w.reportedState {
+	if state == plan.Unsynced {
+		w.reportedState = state // an owner that looks meanwhile has to hear of it when it is known again
+		return
+	}
+	if state == w.reportedState {
 		return
 	}
 	w.reportedState = state
@@ -207,20 +211,28 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 			}
 			return coverage{state: plan.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
 		}
-		switch i := s.informerFor(full); {
-		case i == nil:
-			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
-		case i.failure != "":
-			return coverage{state: plan.Failed, detail: i.failure}
-		case !i.synced:
-			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
-		case full && !i.keeps.Covers(q.Reads):
-			return coverage{state: plan.Unsynced, detail: r.wideningDetail()}
-		default:
-			return coverage{state: plan.Complete, informers: []*informer{i}}
-		}
+		return s.checkInformer(q, full)
 	}
 	return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+}
+
+// checkInformer says how far the informer of a scope knows what a query asks for.
+func (s *scope) checkInformer(q *snapshot.Query, full bool) coverage {
+	switch i := s.informerFor(full); {
+	case i == nil:
+		return coverage{state: plan.Unsynced, detail: s.resource.readingDetail()}
+	case i.failure != "":
+		return coverage{state: plan.Failed, detail: i.failure}
+	case !i.synced:
+		return coverage{state: plan.Unsynced, detail: s.resource.readingDetail()}
+	case full && !i.keeps.Covers(q.Reads):
+		if s.next != nil && s.next.failure != "" {
+			return coverage{state: plan.Failed, detail: s.next.failure}
+		}
+		return coverage{state: plan.Unsynced, detail: s.resource.wideningDetail()}
+	default:
+		return coverage{state: plan.Complete, informers: []*informer{i}}
+	}
 }
 
 // readingDetail says that a resource is being read, for people.

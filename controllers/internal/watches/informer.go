@@ -5,9 +5,11 @@ package watches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,9 +47,13 @@ const (
 	// maxSilence is for how long a watch may say nothing, not even by a bookmark, which an API server sends each minute. After that all is
 	// listed again.
 	maxSilence = 3 * time.Minute
+	// maxListSilence is for how long nothing of a list may arrive. It is longer than a request for a list that is no stream may take.
+	maxListSilence = 90 * time.Second
 	// refusalShare is the part of retryEvery for which watches may be refused without a list: an API server that has too much to do answers
 	// so, too, and a list costs it more than a watch.
 	refusalShare = 6
+	// maxMissed is how many changes are remembered one by one between the list of an informer and its taking over. After more, all Cleaners look.
+	maxMissed = 4096
 	// listsPerRetry is how often in retryEvery all may be listed because more is read.
 	listsPerRetry = 15
 	// bytesPerObject is about how much memory an object takes besides its content.
@@ -77,11 +83,13 @@ type informer struct {
 	asked, known time.Time
 	// keeps is what its objects have at least, and listing what the list will have that is under way. They are one if none is.
 	keeps, listing *keptparts.Parts
-	// wider rings when it is time to list all again, because more is read than it keeps. pace bounds how often, and widening says that a list
-	// of this kind is under way.
-	wider    alarm
-	pace     keptparts.Pace
-	widening bool
+	// listed says that its latest list has arrived. Of one that is to take over, arrived is that list until then.
+	listed  bool
+	arrived *listing
+	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes; 0 if it is no number.
+	changed, reached uint64
+	// wider rings when it is time to list all aside, because more is read than it keeps.
+	wider alarm
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
 	caughtUp time.Time
 
@@ -244,16 +252,19 @@ func (f *feeds) ensureInformer(s *scope, full bool) {
 func (f *feeds) stopInformers(s *scope) {
 	f.stopInformer(s.full)
 	f.stopInformer(s.meta)
-	s.full, s.meta = nil, nil
+	f.stopInformer(s.next)
+	s.full, s.meta, s.next = nil, nil, nil
 }
 
 func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{
 		scope: s, full: full, groups: newGroups(f.groupBytes),
-		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), pace: keptparts.Pace{Every: f.retryEvery / listsPerRetry},
+		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}),
 	}
 	f.adjustCounts(1, 0)
-	i.cancel = f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
+	follows := f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
+	widens := f.runInBackground(func(ctx context.Context) { widening{f}.runWidening(ctx, i) })
+	i.cancel = func() { follows(); widens() }
 	return i
 }
 
@@ -290,12 +301,9 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: f.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(f.clock, reconnectCalm)
 	for {
-		widens, err := f.followScope(ctx, r, s)
-		switch {
-		case ctx.Err() != nil:
+		err := f.followScope(ctx, r, s)
+		if ctx.Err() != nil {
 			return
-		case widens:
-			continue
 		}
 		if err != nil {
 			f.handleWatchError(i, err)
@@ -310,33 +318,30 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	}
 }
 
-// followScope lists and watches until that fails, until the watch has been silent for too long, or until it is time to list all again because
-// more is read: then it widens. A watch that has stopped looks like a watch of objects that do not change.
-func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, s *store) (widens bool, err error) {
+// followScope lists and watches until that fails, or until the list or the watch has been silent for too long. A watch that has stopped looks like
+// a watch of objects that do not change.
+func (f *feeds) followScope(ctx context.Context, r *cache.Reflector, s *store) (err error) {
 	s.beginList()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { f.awaitSilence(ctx, s.informer, cancel) })
-	waiting.Go(func() {
-		if s.awaitWidening(ctx) {
-			widens = true
-			cancel()
-		}
-	})
 	defer waiting.Wait()
-	defer cancel()
+	defer cancel(nil)
 	if p := contain.CatchPanic(func() { err = r.ListAndWatchWithContext(ctx) }); p != nil {
 		err = p
 	}
-	cancel()
-	waiting.Wait()
-	return widens, err
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		return cause
+	}
+	return err
 }
 
-// awaitSilence ends a watch that has been silent for too long. What has not listed yet is not silent.
-func (f *feeds) awaitSilence(ctx context.Context, i *informer, end func()) {
-	began := f.clock.Now()
-	for left := maxSilence; ; {
+// errSilent ends a list or a watch.
+var errSilent = errors.New("nothing was received for too long")
+
+// awaitSilence ends a list if nothing of it arrives for too long, and a watch that has been silent for too long.
+func (f *feeds) awaitSilence(ctx context.Context, i *informer, end func(error)) {
+	for left, arrived := maxListSilence, int64(0); ; {
 		t := f.clock.NewTimer(left)
 		select {
 		case <-ctx.Done():
@@ -345,13 +350,18 @@ func (f *feeds) awaitSilence(ctx context.Context, i *informer, end func()) {
 		case <-t.C():
 		}
 		f.mu.RLock()
-		heard := i.heard
+		heard, listed := i.heard, i.listed
 		f.mu.RUnlock()
-		if left = maxSilence; !heard.Before(began) {
-			if left = heard.Add(maxSilence).Sub(f.clock.Now()); left <= 0 {
-				end()
-				return
-			}
+		more := i.loading.Load()
+		switch left = maxListSilence; {
+		case listed:
+			left = heard.Add(maxSilence).Sub(f.clock.Now())
+		case more == arrived:
+			left = 0
+		}
+		if arrived = more; left <= 0 {
+			end(errSilent)
+			return
 		}
 	}
 }
@@ -446,14 +456,27 @@ var (
 )
 
 // UpdateResourceVersion records that the watch has sent an event or a bookmark.
-func (s *store) UpdateResourceVersion(string) {
-	s.feeds.mu.Lock()
-	defer s.feeds.mu.Unlock()
+func (s *store) UpdateResourceVersion(version string) {
 	i := s.informer
-	i.heard = s.feeds.clock.Now()
+	s.feeds.mu.Lock()
+	i.heard, i.reached = s.feeds.clock.Now(), parseVersion(version)
 	if i.missedSince(i.heard).IsZero() {
 		i.known = i.heard
 	}
+	waits := i.arrived != nil
+	s.feeds.mu.Unlock()
+	if waits {
+		widening{s.feeds}.takeOver(i)
+	}
+}
+
+// parseVersion is the number of a resource version. Versions of one resource can be compared; 0 if one is no number, which later ones are not.
+func parseVersion(version string) uint64 {
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // missedSince is the earliest moment at which what the watch shows now can have happened, while it may still be sending what changed during
@@ -520,13 +543,14 @@ func (s *store) Delete(obj any) error {
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
+		s.informer.changed = parseVersion(o.GetResourceVersion())
 		s.feeds.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
 }
 
 // Replace replaces all objects. Those that are not in the list are gone.
-func (s *store) Replace(list []any, _ string) error {
+func (s *store) Replace(list []any, version string) error {
 	i := s.informer
 	objects := make([]*cachedobjects.Object, len(list))
 	for n, obj := range list {
@@ -536,7 +560,7 @@ func (s *store) Replace(list []any, _ string) error {
 		}
 		objects[n] = o
 	}
-	s.feeds.replaceObjects(i, objects)
+	s.feeds.replaceObjects(i, objects, parseVersion(version))
 	return nil
 }
 
@@ -549,6 +573,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
+	i.changed = parseVersion(now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
 	i.bytes += now.Bytes
@@ -582,6 +607,8 @@ func (f *feeds) notifyChange(i *informer, before, now *cachedobjects.Object, sin
 	r := i.scope.resource
 	if i.synced { // otherwise markSynced wakes all owners
 		f.matcher.backlog.add(newChange(r, before, now, since))
+	} else if i.arrived != nil { // owners hear of it when it takes over
+		i.arrived.noteMissed(before, now)
 	}
 	f.noteDefinition(i, before, now)
 }
@@ -600,13 +627,13 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 // replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different. The list is compared with what
 // there is before the lock is taken, which all watches wait for; meanwhile nothing changes, because the goroutine that calls it is the only
 // one that changes what an informer holds. The differences go to the backlog in parts.
-func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
+func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, version uint64) {
 	f.mu.RLock()
 	before, first, renews := maps.Clone(i.objects), !i.synced, i.keeps != i.listing
-	var known map[string]cachedobjects.Shelf // by the informer of metadata that it takes over from
+	var known map[string]cachedobjects.Shelf // by the informer that it takes over from
 	var since time.Time
-	if m := i.scope.meta; first && i.full && m != nil && m.synced {
-		known, since, first = maps.Clone(m.objects), m.known, false
+	if old := i.findPredecessor(); old != nil {
+		known, since, first = maps.Clone(old.objects), old.known, false
 	}
 	f.mu.RUnlock()
 	var missed *listing
@@ -617,14 +644,24 @@ func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object) {
 	if missed != nil {
 		l.changes, l.changedIn, l.missedSince = missed.changes, missed.changedIn, since
 	}
+	l.version = version
 	defer f.matcher.backlog.endReport(l)
 	since, stored := f.storeListing(i, l)
 	if !stored || first && i.scope.resource.GVR.Group != definitionsGroup {
 		return
 	}
-	for some := range slices.Chunk(l.changes, changesAtATime) {
-		f.notifyChanges(i, some, since, first)
+	f.notifyAll(i, l.changes, since, first)
+}
+
+// findPredecessor is the informer that one takes over from when its list is there; nil if there is none.
+func (i *informer) findPredecessor() *informer {
+	switch s := i.scope; {
+	case i == s.next:
+		return s.full
+	case !i.synced && i.full && s.meta != nil && s.meta.synced:
+		return s.meta
 	}
+	return nil
 }
 
 // storeListing stores a list that was compared, and returns since when what is different may have been.
@@ -635,7 +672,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 		return since, false
 	}
 	i.groups.dropAll() // the next reads make them again
-	i.objects, i.groups.of, i.bytes = l.objects, l.groups, l.bytes
+	i.objects, i.groups.of, i.bytes, i.changed, i.reached, i.listed = l.objects, l.groups, l.bytes, l.version, l.version, true
 	i.loading.Store(0)
 	f.adjustCounts(0, l.more)
 	now := f.clock.Now()
@@ -644,8 +681,15 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	since = monotime.ChooseEarlier(i.known, l.missedSince)
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
-	i.endList(now, since)
 	i.failure, i.failingSince = "", time.Time{}
+	if i == i.scope.next {
+		if i.arrived = l; !(widening{f}).mayTakeOver(i) {
+			f.answers.reportStates(i.scope.wants)
+			return since, false
+		}
+		since = widening{f}.replaceFull(i)
+	}
+	widening{f}.endList(i, now, since)
 	if !since.IsZero() {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock
 	}
@@ -654,6 +698,13 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	f.answers.reportStates(i.scope.wants)
 	return since, true
+}
+
+// notifyAll adds all differences that a list has shown to the backlog.
+func (f *feeds) notifyAll(i *informer, changes []difference, since time.Time, first bool) {
+	for some := range slices.Chunk(changes, changesAtATime) {
+		f.notifyChanges(i, some, since, first)
+	}
 }
 
 // notifyChanges adds some of the differences that a list has shown to the backlog, although the informer may have ended since it was stored:

@@ -307,6 +307,7 @@ func (c *catalog) refreshKinds(definition string) {
 				k.resource.allFields = false
 			}
 			k.alarm.setDue(c.clock.Now())
+			c.answers.reportStates(k.wants)
 		}
 	}
 }

@@ -24,12 +24,30 @@ type listing struct {
 	more int
 	// bytes is about how much memory the objects take.
 	bytes int
+	// version is the version of the list; 0 if it is no number. missed counts the changes that the watch has shown after it and that are among the changes.
+	version uint64
+	missed  int
 	// renews says that the objects take the place of those of the same version.
 	renews bool
 }
 
 // difference is an object as it was and as it is. One of them may be nil.
 type difference struct{ before, now *cachedobjects.Object }
+
+// noteMissed adds a change that the watch has shown after the list, and that owners hear of later. If there are too many it only counts.
+func (l *listing) noteMissed(before, now *cachedobjects.Object) {
+	if l.missed++; l.missed > maxMissed {
+		return
+	}
+	l.changes = append(l.changes, difference{before, now})
+	in := now
+	if in == nil {
+		in = before
+	}
+	if !slices.Contains(l.changedIn, in.Namespace) {
+		l.changedIn = append(l.changedIn, in.Namespace)
+	}
+}
 
 // compareLists compares a list with what was known. An object of the same version stays the one that is known, unless the list renews all
 // objects, because other parts of them are kept.

@@ -56,8 +56,10 @@ type scope struct {
 	excess excess
 	// denials counts how often in a row it was denied while narrower scopes served all its wants.
 	denials int
-	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over.
-	full, meta *informer
+	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over. next lists and watches aside,
+	// because more is read than full keeps, and takes over from full; nil if nothing does. pace bounds how often there is one.
+	full, meta, next *informer
+	pace             keptparts.Pace
 
 	// alarm rings when access has to be checked, for the first time or again. A single object is asked for at the pace of the namespaces
 	// whose Cleaners name it, and inLine says that it waits for its turn.
@@ -81,7 +83,7 @@ func (s *scope) isClosed() bool { return s.access == denied || s.access == tooLa
 
 // countBytes is about how much memory the objects of a scope take.
 func (s *scope) countBytes() (bytes int64) {
-	for _, i := range []*informer{s.full, s.meta} {
+	for _, i := range []*informer{s.full, s.meta, s.next} {
 		if i != nil {
 			bytes += int64(i.bytes) + i.loading.Load()
 		}
@@ -232,7 +234,7 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 }
 
 func (p *placement) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[group]*demand{}, payers: map[Owner]int{}, place: -1}
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[group]*demand{}, payers: map[Owner]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
 	r.scopes[k] = s
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
 		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }

@@ -28,58 +28,109 @@ func (s *store) beginList() {
 	if i.keeps != nil && i.keeps.IsSameAs(parts) {
 		parts = i.keeps
 	}
-	i.asked, i.listing, i.wider.due = f.clock.Now(), parts, time.Time{}
+	i.asked, i.listing, i.listed, i.arrived, i.wider.due = f.clock.Now(), parts, false, nil, time.Time{}
 	i.loading.Store(0)
 	s.reads = parts.Reads()
 }
 
-// endList records that a list is stored. What was wanted meanwhile, and is not in it, waits for the next one.
-func (i *informer) endList(now, since time.Time) {
+// widening lists all of a scope aside where more is read than its informer keeps, and has the new informer take over.
+type widening struct{ *feeds }
+
+// endList records that an informer serves what its list has. What was wanted meanwhile, and is not in it, waits for the next one.
+func (f widening) endList(i *informer, now, since time.Time) {
 	i.keeps = i.listing
-	if i.widening {
-		i.widening = false
-		i.pace.NoteEnd(now.Sub(i.asked))
-	}
-	if i.full && !i.scope.reads.AreCoveredBy(i.keeps) {
-		for w := range i.scope.wants { // what was answered from a wider list before
-			if w.full && w.reportedState == plan.Complete && !i.keeps.Covers(w.query.Reads) {
-				w.reportedState, w.lost = plan.Unsynced, monotime.ChooseEarlier(w.lost, since)
-			}
+	s := i.scope
+	switch {
+	case !i.full:
+		return
+	case s.reads.AreCoveredBy(i.keeps):
+		if s.next != nil { // a list of this informer has come first
+			f.stopInformer(s.next)
+			s.next = nil
+			s.pace.NoteEnd(0)
 		}
-		i.wider.setDue(i.pace.FindTurn(now))
+		return
 	}
+	for w := range s.wants { // what was answered from a wider list before
+		if w.full && w.reportedState == plan.Complete && !i.keeps.Covers(w.query.Reads) {
+			w.reportedState, w.lost = plan.Unsynced, monotime.ChooseEarlier(w.lost, since)
+		}
+	}
+	i.wider.setDue(s.pace.FindTurn(now))
 }
 
-// widenFor has all listed again if a new want reads more than an informer keeps. While a list is under way, its end sees to that.
+// widenFor has all listed aside if a new want reads more than an informer keeps. While a list is under way, its end sees to that.
 func (i *informer) widenFor(w *want, now time.Time) {
 	if i == nil || !w.full || i.keeps == nil || i.keeps != i.listing || !i.wider.due.IsZero() || i.keeps.Covers(w.query.Reads) {
 		return
 	}
-	i.wider.setDue(i.pace.FindTurn(now))
+	i.wider.setDue(i.scope.pace.FindTurn(now))
 }
 
-// awaitWidening waits until it is time to list all again because more is read. It returns false when ctx is done.
-func (s *store) awaitWidening(ctx context.Context) bool {
-	for s.feeds.waitForAlarm(ctx, &s.informer.wider) {
-		if s.beginWidening() {
-			return true
-		}
+// runWidening begins to list aside whenever it is time.
+func (f widening) runWidening(ctx context.Context, i *informer) {
+	for f.waitForAlarm(ctx, &i.wider) {
+		f.beginWidening(i)
 	}
-	return false
 }
 
-// beginWidening says that it is time to list all again. It is not if the Cleaner that asked for it is gone.
-func (s *store) beginWidening() bool {
-	f, i := s.feeds, s.informer
+// beginWidening begins to list all aside, with what is read now. The informer continues, with its watch, until the other one takes over: who reads no
+// more than it keeps does not notice. Nothing is listed if the Cleaner that asked for it is gone.
+func (f widening) beginWidening(i *informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.wider.due = time.Time{}
-	if i.stopped || i.keeps != i.listing || i.scope.reads.AreCoveredBy(i.keeps) {
+	s := i.scope
+	if i.stopped || i != s.full || s.next != nil || i.keeps != i.listing || s.reads.AreCoveredBy(i.keeps) {
+		return
+	}
+	s.pace.NoteBegin(f.clock.Now())
+	s.next = f.newInformer(s, true)
+}
+
+// mayTakeOver says that an informer whose list is there knows all that the one knows that it takes over from. That one continues meanwhile, and may have
+// seen later changes than the list has.
+func (f widening) mayTakeOver(i *informer) bool {
+	if i.stopped || i.arrived == nil {
 		return false
 	}
-	i.widening = true
-	i.pace.NoteBegin(f.clock.Now())
-	return true
+	changed := i.scope.full.changed
+	return changed == 0 || i.reached == 0 || i.reached >= changed
+}
+
+// replaceFull has an informer take over from another one that keeps less, and returns since when what it knows besides may have happened.
+func (f widening) replaceFull(i *informer) (since time.Time) {
+	s, old := i.scope, i.scope.full
+	since = old.known
+	if i.known.Before(since) {
+		i.known = since
+	}
+	f.stopInformer(old)
+	s.full, s.next = i, nil
+	s.pace.NoteEnd(f.clock.Now().Sub(i.asked))
+	i.synced, i.keeps = true, i.listing
+	if i.arrived.missed > maxMissed {
+		f.markSynced(i)
+	}
+	i.arrived = nil
+	return since
+}
+
+// takeOver has an informer take over whose watch has caught up.
+func (f widening) takeOver(i *informer) {
+	f.mu.Lock()
+	if !f.mayTakeOver(i) {
+		f.mu.Unlock()
+		return
+	}
+	l := i.arrived
+	since := f.replaceFull(i)
+	f.matcher.backlog.beginReport(l, since)
+	defer f.matcher.backlog.endReport(l)
+	f.endList(i, f.clock.Now(), since)
+	f.answers.reportStates(i.scope.wants)
+	f.unlockAndWake()
+	f.notifyAll(i, l.changes, since, false)
 }
 
 // wideningDetail says that more is being read of a resource, for people.
