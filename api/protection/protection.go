@@ -9,6 +9,7 @@ package protection
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,9 @@ import (
 
 // ProtectedNamespaces returns the namespaces in which nothing is touched, unless an administrator lists others.
 func ProtectedNamespaces() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
+
+// plural is the name of a protected resource: they all end like this.
+var plural = regexp.MustCompile(`^[a-z]+s$`)
 
 // IsProtected says that a cluster hangs on objects of a resource: they are deleted only where an administrator allows it.
 // OpenShift serves some of them under names of its own.
@@ -33,10 +37,11 @@ func IsProtected(r schema.GroupResource) bool {
 	}
 }
 
-// CheckName returns an error for a name that no protected resource has, as <resource> or <resource>.<group>. It cannot tell whether a
+// CheckName returns an error for a name that no protected resource can have, as <resource> or <resource>.<group>. It cannot tell whether a
 // cluster serves it.
 func CheckName(name string) error {
-	if r := schema.ParseGroupResource(name); r.Resource != "" && name == strings.ToLower(name) && IsProtected(r) {
+	r := schema.ParseGroupResource(name)
+	if r.String() == name && plural.MatchString(r.Resource) && name == strings.ToLower(name) && IsProtected(r) {
 		return nil
 	}
 	return fmt.Errorf("%q is no protected resource: write a plural and its group, such as namespaces or clusterroles.rbac.authorization.k8s.io", name)

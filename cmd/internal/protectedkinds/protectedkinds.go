@@ -28,8 +28,11 @@ func (n names) String() string {
 	return strings.Join(*n.list, ",")
 }
 
-// Set appends names.
+// Set appends names. An empty text has none.
 func (n names) Set(text string) error {
+	if text == "" {
+		return nil
+	}
 	for name := range strings.SplitSeq(text, ",") {
 		if err := protection.CheckName(name); err != nil {
 			return err

@@ -24,7 +24,12 @@ func TestFlag(t *testing.T) {
 		"Kind":     {[]string{"--allow-protected-kinds=Namespace"}, nil, "is no protected resource"},
 		"No group": {[]string{"--allow-protected-kinds=clusterroles"}, nil, "is no protected resource"},
 		"Free":     {[]string{"--allow-protected-kinds=pods"}, nil, "is no protected resource"},
-		"Empty":    {[]string{"--allow-protected-kinds="}, nil, `"" is no protected resource`},
+		"Empty":    {[]string{"--allow-protected-kinds="}, nil, ""},
+		"Comma":    {[]string{"--allow-protected-kinds=nodes,"}, nil, `"" is no protected resource`},
+		"Dot":      {[]string{"--allow-protected-kinds=namespaces."}, nil, `"namespaces." is no protected resource`},
+		"Singular": {[]string{"--allow-protected-kinds=clusterrole.rbac.authorization.k8s.io"}, nil, "is no protected resource"},
+		"All":      {[]string{"--allow-protected-kinds=*.rbac.authorization.k8s.io"}, nil, "is no protected resource"},
+		"Inside":   {[]string{"--allow-protected-kinds=clusterroles .rbac.authorization.k8s.io"}, nil, "is no protected resource"},
 		"A space":  {[]string{"--allow-protected-kinds=nodes, namespaces"}, nil, `" namespaces" is no protected resource`},
 	} {
 		t.Run(name, func(t *testing.T) {
