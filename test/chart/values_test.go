@@ -100,6 +100,7 @@ manager:
   shutdownTimeout: 20s
   workers: 16
   uninstalls: 2
+  memoryLimit: 500Mi
   verbosity: 4
 metrics: {certificateSecret: metrics-tls}
 webhook: {client: {authoritySecret: api-server-ca, names: [kube-apiserver]}}

@@ -236,6 +236,9 @@ they stand in bindings and in rules, but for the API server's own Service, and t
 {{- with .uninstalls }}
 - --uninstalls={{ . }}
 {{- end }}
+{{- with .memoryLimit }}
+- --memory-limit={{ . }}
+{{- end }}
 {{- with .verbosity }}
 - --verbosity={{ . }}
 {{- end }}

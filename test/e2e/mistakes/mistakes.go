@@ -49,7 +49,7 @@ func List() []Mistake {
 		},
 		{
 			Name: "NotReadLive", File: commit,
-			Was:    "snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work)",
+			Was:    "snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work, in.Programs.FindReadings())",
 			Is:     "snapshot.Queries(c.pass.mem.queried.queries).Read(ctx, c.pass.clients.Watched)",
 			Breaks: []string{"I3"},
 		},
