@@ -225,8 +225,8 @@ func (w *Witness) read() error {
 			return nil
 		}
 		if !w.within {
-			var e Event
-			if err := json.Unmarshal(line, &e.Event); err != nil {
+			e, err := parseEvent(line)
+			if err != nil {
 				return fmt.Errorf("cannot parse the audit log: %w", err)
 			}
 			w.take(e)
@@ -235,6 +235,20 @@ func (w *Witness) read() error {
 		w.offset += int64(len(line)) + 1
 		text = rest
 	}
+}
+
+// parseEvent parses a line of the log. If an API server was killed while it wrote, the next one begins its first event on the same line.
+func parseEvent(line []byte) (e Event, err error) {
+	if err = json.Unmarshal(line, &e.Event); err == nil {
+		return e, nil
+	}
+	if begins := bytes.LastIndex(line, []byte(`{"kind":"Event","apiVersion":"audit.k8s.io/`)); begins > 0 {
+		var next Event
+		if json.Unmarshal(line[begins:], &next.Event) == nil {
+			return next, nil
+		}
+	}
+	return e, err
 }
 
 func (w *Witness) take(e Event) {

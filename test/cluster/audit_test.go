@@ -246,6 +246,25 @@ func TestWitnessReadsOn(t *testing.T) {
 	}
 }
 
+// An API server that is killed leaves a part of an event, and the next one continues on that line.
+func TestAWitnessReadsPastWhatAKilledServerLeaves(t *testing.T) {
+	const event = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":%q}`
+	f, w := emptyLog(t)
+	if _, err := fmt.Fprintf(f, event+"\n"+`{"kind":"Event","apiVersion":"audit.k8s.io/v1","verb":"li`+event+"\n"+event+"\n", "get", "watch", "patch"); err != nil {
+		t.Fatal(err)
+	}
+	events, err := w.Events()
+	if err != nil || len(events) != 3 || events[1].Verb != "watch" || events[2].Verb != "patch" {
+		t.Errorf("saw %v: %v", events, err)
+	}
+	if _, err := fmt.Fprintf(f, event+"no JSON\n", "get"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Events(); err == nil {
+		t.Error("a line that ends otherwise is no error")
+	}
+}
+
 // What came of a write may be seen before the log has it.
 func TestAWitnessWaitsForAnswers(t *testing.T) {
 	f, w := emptyLog(t)
