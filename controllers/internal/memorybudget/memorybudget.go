@@ -26,8 +26,11 @@ const (
 	largePercent = 2
 	// lookEvery is the time between two looks.
 	lookEvery = time.Second
-	// restFor is the wait after a look that found too much memory in use, and nothing to give up.
-	restFor = time.Minute
+	// settleFor is the wait after something was given up: who is reading it holds it for a while.
+	settleFor = 5 * time.Second
+	// restFor is the wait after a look that found too much memory in use, and nothing to give up, unless growthPercent of the limit more is.
+	restFor       = time.Minute
+	growthPercent = 3
 )
 
 // Budget is the memory that the operator may have. The zero value has no limit. It is safe for concurrent use.
@@ -78,6 +81,8 @@ func (b *Budget) Run(ctx context.Context, c clock.WithTicker, giveUp func(atLeas
 	if b.limit <= 0 {
 		return
 	}
+	var rest time.Time // until then no look is worth its collection, unless more is in use than enough
+	var enough int64
 	for wait := lookEvery; ; {
 		t := c.NewTimer(wait)
 		select {
@@ -87,12 +92,16 @@ func (b *Budget) Run(ctx context.Context, c clock.WithTicker, giveUp func(atLeas
 		case <-t.C():
 		}
 		wait = lookEvery
-		if !b.isFull() {
+		if !b.isFull() || c.Now().Before(rest) && b.measure() <= enough {
 			continue
 		}
 		b.collect() // what was measured may be garbage by now
-		if b.isFull() && !giveUp(b.limit/100*largePercent) {
-			wait = restFor
+		switch {
+		case !b.isFull():
+		case giveUp(b.limit / 100 * largePercent):
+			wait = settleFor
+		default:
+			rest, enough = c.Now().Add(restFor), b.measure()+b.limit/100*growthPercent
 		}
 	}
 }

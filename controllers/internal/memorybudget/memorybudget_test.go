@@ -115,9 +115,21 @@ func TestTheLargestGoesFirstAndNoMoreThanNeeded(t *testing.T) {
 	l.after(lookEvery)
 	l.set(900, 0)
 	l.after(lookEvery, 500)
-	l.after(lookEvery, 500) // its garbage is collected, and 400 are left
+	l.after(settleFor, 500) // its garbage is collected, and 400 are left
 	l.set(850, 0)
 	l.after(lookEvery, 500, 300)
+}
+
+// Those who read what was given up hold it for a while: nothing else is given up for that.
+func TestWhatIsGivenUpHasTimeToGo(t *testing.T) {
+	l := newLooks(t, 1000, 100, 500, 300)
+	l.set(900, 0)
+	l.after(lookEvery, 500)
+	l.set(900, 0) // it is held
+	for range 4 {
+		l.after(time.Second, 500)
+	}
+	l.after(time.Second, 500, 300)
 }
 
 // What was live when garbage was last collected may be garbage by now: nothing is given up for it.
@@ -147,7 +159,12 @@ func TestNothingIsGivenUpForLittle(t *testing.T) {
 	l.mu.Lock()
 	l.holds = append(l.holds, 20)
 	l.mu.Unlock()
-	l.after(restFor, 20)
+	l.after(lookEvery)
+	l.set(1021, 0) // more is in use
+	l.after(lookEvery, 20)
+	if l.collections != 2 {
+		t.Errorf("garbage is collected %d times", l.collections)
+	}
 }
 
 func TestHasRoom(t *testing.T) {

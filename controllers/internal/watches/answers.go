@@ -229,6 +229,9 @@ func (s *scope) checkInformer(q *snapshot.Query, full bool) coverage {
 		if s.next != nil && s.next.failure != "" {
 			return coverage{state: plan.Failed, detail: s.next.failure}
 		}
+		if s.asideExcess != "" {
+			return coverage{state: plan.TooLarge, detail: s.asideExcess}
+		}
 		return coverage{state: plan.Unsynced, detail: s.resource.wideningDetail()}
 	default:
 		return coverage{state: plan.Complete, informers: []*informer{i}}

@@ -336,3 +336,85 @@ func TestASecondSpellingIsWoken(t *testing.T) {
 	r.wakes(owner("two"), "its kind", func() { close(gate) })
 	r.reads(two, plan.Complete, "red")
 }
+
+// A list that comes in pages does not stall, however long it takes.
+func TestAListInPagesIsNotSilent(t *testing.T) {
+	s := apiserver.New(t)
+	for n := range 1900 {
+		s.Put(apiserver.Pods, "a", fmt.Sprint("p", n), nil)
+	}
+	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	e, err := New(Options{Config: s.Config(), Clock: fake, RetryEvery: retry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists atomic.Int64
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+		switch {
+		case gvr != apiserver.Pods || !isStreamed(verb, req):
+			return false
+		case verb == "watch":
+			apiserver.Fail(w, http.StatusUnprocessableEntity, "Invalid", nil)
+			return true
+		case req.URL.Query().Get("continue") == "":
+			lists.Add(1)
+		}
+		for range 4 { // 40 seconds, in which the informer may look
+			fake.Step(10 * time.Second)
+			<-tick()
+		}
+		return false
+	})
+	r := startRig(t, e, s)
+	q := queries.New("Pod")
+	r.SetInterests(owner("c"), interests(q))
+	until(t, "all Pods are listed", func() bool {
+		if lists.Load() == 0 {
+			fake.Step(100 * time.Millisecond)
+		}
+		return r.Read(t.Context(), q).State == plan.Complete
+	})
+	if n := lists.Load(); n != 1 {
+		t.Errorf("it takes %d lists", n)
+	}
+}
+
+// A deletion that tells an old version lets nothing go back.
+func TestADeletionWithAnOldVersion(t *testing.T) {
+	_, old, next := asideStore(t)
+	see(t, old, "q", 4)
+	see(t, old, "p", 10)
+	if err := old.Delete(podAt("q", 4)); err != nil {
+		t.Fatal(err)
+	}
+	old.UpdateResourceVersion("4")
+	if err := next.Replace([]any{podAt("p", 5)}, "7"); err != nil {
+		t.Fatal(err)
+	}
+	if got := versionsIn(old.informer.scope.full)["p"]; got != "10" {
+		t.Errorf("p, which was shown at 10, is shown at %q", got)
+	}
+}
+
+// To wait until it may take over is no list: it does not make others wait for ten times as long.
+func TestToWaitIsNotToList(t *testing.T) {
+	e, old, next := asideStore(t)
+	fake := clocktesting.NewFakeClock(time.Now())
+	e.clock = fake
+	s := old.informer.scope
+	see(t, old, "p", 10)
+	next.beginList()
+	s.pace.NoteBegin(fake.Now())
+	fake.Step(time.Second)
+	if err := next.Replace(nil, "7"); err != nil {
+		t.Fatal(err)
+	}
+	fake.Step(59 * time.Second)
+	next.UpdateResourceVersion("10")
+	if s.full != next.informer {
+		t.Fatal("it does not take over")
+	}
+	if wait := s.pace.FindTurn(fake.Now()).Sub(fake.Now()); wait > time.Minute {
+		t.Errorf("after a list of 1 s, the next may begin in %s", wait)
+	}
+}

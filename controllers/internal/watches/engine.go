@@ -14,11 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -78,10 +74,8 @@ func (NopMetrics) CountTooLarge() {}
 
 // Options are what an Engine is made of.
 type Options struct {
-	// Config is where clients are made from that are not given.
+	// Config is where clients are made from. Required. Discovery and Access may be given.
 	Config    *rest.Config
-	Dynamic   dynamic.Interface
-	Metadata  metadata.Interface
 	Discovery served.Discovery
 	Access    authorizationv1client.SelfSubjectAccessReviewInterface
 
@@ -146,8 +140,18 @@ func New(o Options) (*Engine, error) {
 	if o.Clock == nil {
 		return nil, errors.New("cannot make a watch engine without a clock")
 	}
-	if err := o.makeClients(); err != nil {
+	if o.Config == nil {
+		return nil, errors.New("cannot make a watch engine without a rest.Config")
+	}
+	clients, err := wire.NewClients(o.Config, o.Clock)
+	if err != nil {
 		return nil, err
+	}
+	if o.Discovery == nil {
+		o.Discovery = clients.Discovery
+	}
+	if o.Access == nil {
+		o.Access = clients.Access
 	}
 	if o.Metrics == nil {
 		o.Metrics = NopMetrics{}
@@ -166,48 +170,11 @@ func New(o Options) (*Engine, error) {
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
-	f := &feeds{background: b, dynamic: o.Dynamic, metadata: o.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
+	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
 	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
-	c := &catalog{background: b, dynamic: o.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
+	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
 	f.placement, f.catalog = p, c
 	return &Engine{background: b, News: news, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
-}
-
-// makeClients makes the clients that are not given.
-func (o *Options) makeClients() error {
-	if o.Dynamic != nil && o.Metadata != nil && o.Discovery != nil && o.Access != nil {
-		return nil
-	}
-	if o.Config == nil {
-		return errors.New("cannot make a watch engine without a rest.Config or all four clients")
-	}
-	http, err := rest.HTTPClientFor(o.Config)
-	if err != nil {
-		return fmt.Errorf("cannot make an HTTP client: %w", err)
-	}
-	if o.Dynamic == nil {
-		if o.Dynamic, err = wire.NewClient(o.Config, http, o.Clock); err != nil {
-			return err
-		}
-	}
-	if o.Metadata == nil {
-		if o.Metadata, err = metadata.NewForConfigAndClient(o.Config, http); err != nil {
-			return fmt.Errorf("cannot make a metadata client: %w", err)
-		}
-	}
-	if o.Discovery == nil {
-		if o.Discovery, err = discovery.NewDiscoveryClientForConfigAndClient(o.Config, http); err != nil {
-			return fmt.Errorf("cannot make a discovery client: %w", err)
-		}
-	}
-	if o.Access == nil {
-		c, err := kubernetes.NewForConfigAndClient(o.Config, http)
-		if err != nil {
-			return fmt.Errorf("cannot make a client for access reviews: %w", err)
-		}
-		o.Access = c.AuthorizationV1().SelfSubjectAccessReviews()
-	}
-	return nil
 }
 
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.

@@ -4,9 +4,11 @@
 package watches
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,11 +16,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -45,7 +49,7 @@ func (f *full) measure() int64 {
 func newFullRig(t *testing.T, s *apiserver.Server, f *full) *rig {
 	t.Helper()
 	e, err := New(Options{
-		Config: s.Config(), Clock: clock.RealClock{}, RetryEvery: retry, Metrics: f, Budget: memorybudget.NewMeasured(100*mebi, f.measure, func() {}),
+		Config: s.Config(), Clock: clock.RealClock{}, RetryEvery: 2 * time.Second, Metrics: f, Budget: memorybudget.NewMeasured(100*mebi, f.measure, func() {}),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -222,5 +226,98 @@ func TestBytesAreThoseOfTheObjects(t *testing.T) {
 		if s.informer.bytes != sum || s.informer.loading.Load() != 0 {
 			t.Fatalf("after %d steps it counts %d and %d bytes, and the objects take %d", step, s.informer.bytes, s.informer.loading.Load(), sum)
 		}
+	}
+}
+
+// A stream that is cut and begins again counts once.
+func TestAStreamThatIsCutCountsOnce(t *testing.T) {
+	s := apiserver.New(t)
+	const cuts = 6
+	var streams atomic.Int64
+	release := make(chan struct{})
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+		if gvr != apiserver.Pods || verb != "watch" || !isStreamed(verb, req) {
+			return false
+		}
+		n := streams.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": newPod(1, mebi).Object}); err != nil {
+			t.Error(err)
+		}
+		w.(http.Flusher).Flush()
+		if n >= cuts {
+			select {
+			case <-release:
+			case <-req.Context().Done():
+			}
+		}
+		return true
+	})
+	r := newRig(t, s)
+	defer close(release)
+	r.SetInterests(Owner{Name: "all"}, interests(queries.New("Pod", queries.In(""))))
+	until(t, "the last stream has shown its Pod", func() bool {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		for _, of := range r.catalog.resources {
+			for _, s := range of.scopes {
+				if n := s.countBytes(); n > 2*mebi {
+					t.Fatalf("one Pod of 1 MiB counts as %d MiB", n/mebi)
+				} else if n > mebi && streams.Load() >= cuts {
+					return true
+				}
+			}
+		}
+		return false
+	})
+}
+
+// What is listed aside is too large for the memory: only who asked for it is told, and those who read less continue. When nothing that large is
+// asked for, it is not tried again.
+func TestTheListAsideGoesFirst(t *testing.T) {
+	e, clock, w, s := still(t)
+	e.catalog.resources[s.resource.Resource] = s.resource
+	f := &full{}
+	feedsOf(e).budget = memorybudget.NewMeasured(100*mebi, f.measure, func() {})
+	p := placementOf(e)
+	p.recordAccess(s, nil, nil)
+	narrow := newWant(owner("narrow"), &Interest{Query: queries.New("Pod", reading("phase"))}, false)
+	narrow.kind = w.kind
+	p.placeWant(narrow)
+	s.full.listing = keptparts.MergeReads([]*snapshot.Reads{narrow.query.Reads})
+	s.full.keeps, s.full.synced, s.full.bytes = s.full.listing, true, 4*mebi
+	widening{feedsOf(e)}.beginWidening(s.full)
+	if s.next == nil {
+		t.Fatal("nothing is listed aside")
+	}
+	s.next.loading.Store(40 * mebi)
+	states := func(want string) {
+		t.Helper()
+		if got := fmt.Sprint(e.answers.checkCoverage(&narrow.query).state, e.answers.checkCoverage(&w.query).state); got != want {
+			t.Errorf("who reads less, and who reads all, is %s, want %s", got, want)
+		}
+	}
+	states("Complete Unsynced")
+	next := s.next
+	if !p.closeLargest(mebi) || s.next != nil || !next.stopped || s.access != allowed {
+		t.Fatal("it does not end, or more does")
+	}
+	states("Complete TooLarge")
+	if due := s.full.wider.due.Sub(clock.Now()); due != retry*maxDenialWait {
+		t.Errorf("it is tried again in %s", due)
+	}
+	clock.Step(retry * maxDenialWait)
+	widening{feedsOf(e)}.beginWidening(s.full)
+	states("Complete Unsynced")
+	if s.next == nil {
+		t.Error("it is not tried again")
+	}
+	if !p.closeLargest(mebi) {
+		t.Error("it does not end again")
+	}
+	p.detachFromScopes(w, nil)
+	widening{feedsOf(e)}.beginWidening(s.full)
+	if s.next != nil {
+		t.Error("it is tried again for nobody")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -383,6 +382,7 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			i.loading.Add(1) // each page shows that the list is not silent
 			if i.full {
 				return f.dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, narrow(o))
 			}
@@ -391,6 +391,9 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 			if refusedSince.IsZero() {
 				refusedSince = f.clock.Now()
+			}
+			if o.SendInitialEvents != nil { // a stream that was cut begins again
+				i.loading.Store(0)
 			}
 			if i.full {
 				w, err = f.dynamic.Resource(gvr).Namespace(s.namespace).Watch(ctx, narrow(o))
@@ -459,7 +462,7 @@ var (
 func (s *store) UpdateResourceVersion(version string) {
 	i := s.informer
 	s.feeds.mu.Lock()
-	i.heard, i.reached = s.feeds.clock.Now(), parseVersion(version)
+	i.heard, i.reached = s.feeds.clock.Now(), max(i.reached, cachedobjects.ParseVersion(version))
 	if i.missedSince(i.heard).IsZero() {
 		i.known = i.heard
 	}
@@ -468,15 +471,6 @@ func (s *store) UpdateResourceVersion(version string) {
 	if waits {
 		widening{s.feeds}.takeOver(i)
 	}
-}
-
-// parseVersion is the number of a resource version. Versions of one resource can be compared; 0 if one is no number, which later ones are not.
-func parseVersion(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // missedSince is the earliest moment at which what the watch shows now can have happened, while it may still be sending what changed during
@@ -543,7 +537,7 @@ func (s *store) Delete(obj any) error {
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
-		s.informer.changed = parseVersion(o.GetResourceVersion())
+		s.informer.changed = max(s.informer.changed, cachedobjects.ParseVersion(o.GetResourceVersion()))
 		s.feeds.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
@@ -560,7 +554,7 @@ func (s *store) Replace(list []any, version string) error {
 		}
 		objects[n] = o
 	}
-	s.feeds.replaceObjects(i, objects, parseVersion(version))
+	s.feeds.replaceObjects(i, objects, cachedobjects.ParseVersion(version))
 	return nil
 }
 
@@ -573,7 +567,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
-	i.changed = parseVersion(now.ResourceVersion)
+	i.changed = max(i.changed, cachedobjects.ParseVersion(now.ResourceVersion))
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
 	i.bytes += now.Bytes
@@ -683,6 +677,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
 	if i == i.scope.next {
+		i.scope.pace.NoteEnd(now.Sub(i.asked))
 		if i.arrived = l; !(widening{f}).mayTakeOver(i) {
 			f.answers.reportStates(i.scope.wants)
 			return since, false

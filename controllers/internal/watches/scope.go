@@ -59,7 +59,9 @@ type scope struct {
 	// full holds whole objects, and serves those who want metadata too. meta is there until full has taken over. next lists and watches aside,
 	// because more is read than full keeps, and takes over from full; nil if nothing does. pace bounds how often there is one.
 	full, meta, next *informer
-	pace             keptparts.Pace
+	// asideExcess says why what next would have is too much, until it is tried again.
+	asideExcess string
+	pace        keptparts.Pace
 
 	// alarm rings when access has to be checked, for the first time or again. A single object is asked for at the pace of the namespaces
 	// whose Cleaners name it, and inLine says that it waits for its turn.
@@ -387,13 +389,21 @@ func (p *placement) closeLargest(atLeast int64) bool {
 	if s == nil {
 		return false
 	}
-	bytes, now := s.countBytes(), p.clock.Now()
-	s.excess = excess{bytes: bytes, until: now.Add(p.retryEvery * maxDenialWait)}
+	now := p.clock.Now()
+	s.excess = excess{bytes: s.countBytes(), until: now.Add(p.retryEvery * maxDenialWait)}
+	p.feeds.metrics.CountTooLarge()
+	if s.next != nil { // those who read no more than full keeps continue
+		s.asideExcess = p.describeExcess(s)
+		p.feeds.stopInformer(s.next)
+		s.next = nil
+		s.full.wider.setDue(s.excess.until)
+		p.answers.reportStates(s.wants)
+		return true
+	}
 	if s.full != nil {
 		s.excess.kept = s.full.listing
 	}
 	p.setAccess(s, tooLarge, p.describeExcess(s))
-	p.feeds.metrics.CountTooLarge()
 	p.feeds.stopInformers(s)
 	p.setAlarm(s, now.Add(p.retryEvery))
 	p.repositionWants(s)

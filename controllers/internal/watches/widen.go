@@ -79,8 +79,8 @@ func (f widening) runWidening(ctx context.Context, i *informer) {
 func (f widening) beginWidening(i *informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i.wider.due = time.Time{}
 	s := i.scope
+	i.wider.due, s.asideExcess = time.Time{}, ""
 	if i.stopped || i != s.full || s.next != nil || i.keeps != i.listing || s.reads.AreCoveredBy(i.keeps) {
 		return
 	}
@@ -107,7 +107,6 @@ func (f widening) replaceFull(i *informer) (since time.Time) {
 	}
 	f.stopInformer(old)
 	s.full, s.next = i, nil
-	s.pace.NoteEnd(f.clock.Now().Sub(i.asked))
 	i.synced, i.keeps = true, i.listing
 	if i.arrived.missed > maxMissed {
 		f.markSynced(i)
@@ -116,21 +115,29 @@ func (f widening) replaceFull(i *informer) (since time.Time) {
 	return since
 }
 
-// takeOver has an informer take over whose watch has caught up.
+// takeOver has an informer take over if its watch has caught up, and tells owners what they have not heard of.
 func (f widening) takeOver(i *informer) {
-	f.mu.Lock()
-	if !f.mayTakeOver(i) {
-		f.mu.Unlock()
+	l, since := f.swap(i)
+	if l == nil {
 		return
 	}
-	l := i.arrived
-	since := f.replaceFull(i)
-	f.matcher.backlog.beginReport(l, since)
 	defer f.matcher.backlog.endReport(l)
+	f.notifyAll(i, l.changes, since, false)
+}
+
+// swap has an informer take over if it may. It returns what owners have not heard of, and since when that may be; nil if it may not.
+func (f widening) swap(i *informer) (l *listing, since time.Time) {
+	f.mu.Lock()
+	defer f.unlockAndWake()
+	if !f.mayTakeOver(i) {
+		return nil, since
+	}
+	l = i.arrived
+	since = f.replaceFull(i)
+	f.matcher.backlog.beginReport(l, since)
 	f.endList(i, f.clock.Now(), since)
 	f.answers.reportStates(i.scope.wants)
-	f.unlockAndWake()
-	f.notifyAll(i, l.changes, since, false)
+	return l, since
 }
 
 // wideningDetail says that more is being read of a resource, for people.
