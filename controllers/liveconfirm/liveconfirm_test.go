@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/celtest"
 )
 
 // world reads ConfigMaps of the namespace shop, and notes what it was asked.
@@ -303,14 +303,7 @@ func TestWholeTargetsAreAskedForWhatIsRead(t *testing.T) {
 	for i := range work.Targets {
 		work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", "Pod"
 	}
-	compiler, err := celenv.NewCompiler(celenv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs, errs := compiler.Compile(t.Context(), work)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	programs := celtest.CompileWork(t, work)
 	in := plan.Input{Spec: work, Programs: programs, Snapshot: make(plan.Snapshot, 2), Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{}}
 	batch, run, unseen := &askedFor{}, &askedFor{}, &askedFor{}
 	ReadLive(t.Context(), batch, &in, []plan.Read{{Target: 0, All: true}}, Never)

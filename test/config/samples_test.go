@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/test/celtest"
 )
 
 // samples are the paths of all samples.
@@ -176,14 +177,7 @@ func TestGuardedPreview(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, c); err != nil {
 		t.Fatal(err)
 	}
-	compiler, err := celenv.NewCompiler(celenv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs, errs := compiler.Compile(t.Context(), c.Work())
-	if len(errs) > 0 {
-		t.Fatal(errs.ToAggregate())
-	}
+	programs := celtest.CompileWork(t, c.Work())
 	const idle = `status: {conditions: [{type: Active, status: "False", lastTransitionTime: "2026-01-01T00:00:00Z"}]}`
 	cases := map[string]struct {
 		reason    string

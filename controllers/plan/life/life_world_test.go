@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/test/celtest"
 	"github.com/vtex/cleaner/test/lifemodel"
 )
 
@@ -82,14 +83,7 @@ func newWorld(t *testing.T, model *lifemodel.Model) *world {
 	if model.Release {
 		w.spec.Helm = &v1alpha1.Helm{Release: "app", Delete: true}
 	}
-	compiler, err := celenv.NewCompiler(celenv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs, errs := compiler.Compile(t.Context(), w.spec.Work())
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	programs := celtest.CompileWork(t, w.spec.Work())
 	w.programs = programs
 	w.decides = map[string]uint8{}
 	for _, decides := range []uint8{1, 2} {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/test/celtest"
 )
 
 var (
@@ -65,14 +65,7 @@ func named(name string) func(*v1alpha1.ClusterTarget) {
 // input is what is decided on: a day after the Cleaner was created.
 func input(t testing.TB, spec *v1alpha1.Work, s ...plan.Target) plan.Input {
 	t.Helper()
-	compiler, err := celenv.NewCompiler(celenv.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs, errs := compiler.Compile(t.Context(), spec)
-	if len(errs) > 0 {
-		t.Fatal(errs)
-	}
+	programs := celtest.CompileWork(t, spec)
 	return plan.Input{
 		Owner: plan.Owner{Namespace: "shop", Name: "c", UID: "cleaner", Created: born},
 		Spec:  spec, Programs: programs, Snapshot: s, Now: born.Add(24 * time.Hour),
