@@ -60,8 +60,8 @@ func compileExpression(t *testing.T, library cel.EnvOption, expression string) (
 // Each function refuses arguments of a wrong type before anything is evaluated, where the types are known.
 func TestWrongTypesDoNotCompile(t *testing.T) {
 	for name, tc := range map[string]struct {
-		library cel.EnvOption
-		wrong   []string
+		functions cel.EnvOption
+		wrong     []string
 	}{
 		"Conditions": {Conditions(), []string{`condition({}, 1)`, `condition({})`, `condition({}, "Ready") == 1`, `setCondition([])`, `setCondition([], {}) == 1`}},
 		"Durations":  {Durations(), []string{`parseDuration(1)`, `parseTimestamp(1)`, `seconds("1")`, `seconds(1.5)`, `seconds(1u)`}},
@@ -79,7 +79,7 @@ func TestWrongTypesDoNotCompile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, expression := range tc.wrong {
-				if _, err := compileExpression(t, tc.library, expression); err == nil {
+				if _, err := compileExpression(t, tc.functions, expression); err == nil {
 					t.Errorf("%s compiles", expression)
 				}
 			}
