@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -39,10 +38,10 @@ func NewClients(config *rest.Config, c clock.WithTicker) (*Clients, error) {
 	if all.Discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, http); err != nil {
 		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
 	}
-	typed, err := kubernetes.NewForConfigAndClient(config, http)
+	authorization, err := authorizationv1client.NewForConfigAndClient(config, http)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
-	all.Access = typed.AuthorizationV1().SelfSubjectAccessReviews()
+	all.Access = authorization.SelfSubjectAccessReviews()
 	return &all, nil
 }
