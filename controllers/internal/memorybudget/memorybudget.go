@@ -69,11 +69,13 @@ func (b *Budget) Limit() int64 { return b.limit }
 
 // HasRoom reports whether so many bytes more can be taken.
 func (b *Budget) HasRoom(bytes int64) bool {
-	return b.limit <= 0 || b.measure()+bytes <= b.limit/100*roomPercent
+	return b.limit <= 0 || b.measure()+bytes <= b.partOfLimit(roomPercent)
 }
 
 // isFull reports whether live objects take too much.
-func (b *Budget) isFull() bool { return b.measure() > b.limit/100*fullPercent }
+func (b *Budget) isFull() bool { return b.measure() > b.partOfLimit(fullPercent) }
+
+func (b *Budget) partOfLimit(percent int64) int64 { return b.limit / 100 * percent }
 
 // Run looks again and again, until ctx is done, whether too much memory is in use. If so, it calls giveUp, which gives up what holds most, unless
 // that is less than atLeast bytes, and says whether it has. What was given up has until the next look to go.
@@ -98,10 +100,10 @@ func (b *Budget) Run(ctx context.Context, c clock.WithTicker, giveUp func(atLeas
 		b.collect() // what was measured may be garbage by now
 		switch {
 		case !b.isFull():
-		case giveUp(b.limit / 100 * largePercent):
+		case giveUp(b.partOfLimit(largePercent)):
 			wait = settleFor
 		default:
-			rest, enough = c.Now().Add(restFor), b.measure()+b.limit/100*growthPercent
+			rest, enough = c.Now().Add(restFor), b.measure()+b.partOfLimit(growthPercent)
 		}
 	}
 }
