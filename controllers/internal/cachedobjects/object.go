@@ -8,7 +8,6 @@ package cachedobjects
 import (
 	"errors"
 	"fmt"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,15 +95,6 @@ func (o *Object) ReadWhole() (plan.Object, error) {
 		return plan.Object{}, newUnreadableError(o.Resource.GroupResource(), o.Namespace, o.Name, err)
 	}
 	return out, nil
-}
-
-// ParseVersion is the number of a resource version. Versions of one resource can be compared; 0 if one is no number, which later ones are not.
-func ParseVersion(version string) uint64 {
-	n, err := strconv.ParseUint(version, 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
 }
 
 // newUnreadableError returns an error that names the object.

@@ -91,12 +91,7 @@ func TestAListThatStallsIsGivenUp(t *testing.T) {
 	for name, aside := range map[string]bool{"First": false, "Aside": true} {
 		t.Run(name, func(t *testing.T) {
 			s := apiserver.New(t)
-			fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-			e, err := New(Options{Config: s.Config(), Clock: fake})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := startRig(t, e, s)
+			r, fake := newSteppedRig(t, s, 0)
 			s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
 			narrow, wide := queries.New("Pod", reading("phase")), queries.New("Pod", reading("phase", "reason"))
 			if aside {
@@ -343,11 +338,7 @@ func TestAListInPagesIsNotSilent(t *testing.T) {
 	for n := range 1900 {
 		s.Put(apiserver.Pods, "a", fmt.Sprint("p", n), nil)
 	}
-	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e, err := New(Options{Config: s.Config(), Clock: fake, RetryEvery: retry})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, fake := newSteppedRig(t, s, retry)
 	var lists atomic.Int64
 	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
 		switch {
@@ -365,7 +356,6 @@ func TestAListInPagesIsNotSilent(t *testing.T) {
 		}
 		return false
 	})
-	r := startRig(t, e, s)
 	q := queries.New("Pod")
 	r.SetInterests(owner("c"), interests(q))
 	until(t, "all Pods are listed", func() bool {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vtex/cleaner/controllers/plan"
@@ -69,6 +70,17 @@ func newRig(t *testing.T, s *apiserver.Server) *rig {
 		t.Fatal(err)
 	}
 	return startRig(t, e, s)
+}
+
+// newSteppedRig is newRig with a clock that the test steps, and that tries again what cannot be read after the given time; 0: after the usual one.
+func newSteppedRig(t *testing.T, s *apiserver.Server, retryEvery time.Duration) (*rig, *clocktesting.FakeClock) {
+	t.Helper()
+	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	e, err := New(Options{Config: s.Config(), Clock: fake, RetryEvery: retryEvery})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startRig(t, e, s), fake
 }
 
 func startRig(t *testing.T, e *Engine, s *apiserver.Server) *rig {

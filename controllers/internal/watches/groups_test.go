@@ -179,7 +179,7 @@ func TestGroupsEndWithTheirLastWant(t *testing.T) {
 			placementOf(e).markDenied(s.informer.scope)
 			e.mu.Unlock()
 		}, false},
-		"AnotherList": {func(e *Engine, s *store, _ snapshot.Query) { feedsOf(e).replaceObjects(s.informer, nil, 0) }, false},
+		"AnotherList": {func(e *Engine, s *store, _ snapshot.Query) { feedsOf(e).replaceObjects(s.informer, nil, "") }, false},
 	} {
 		for _, unfinished := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, unfinished), func(t *testing.T) {
@@ -377,7 +377,7 @@ func TestChangesOfAListAreReportedInParts(t *testing.T) {
 	for i := range objects {
 		objects[i] = podOf("a", fmt.Sprint("p", i), nil)
 	}
-	feedsOf(e).replaceObjects(s.informer, objects, 0)
+	feedsOf(e).replaceObjects(s.informer, objects, "")
 	if m.all != n || m.most > changesAtATime {
 		t.Errorf("%d changes are reported, up to %d at a time", m.all, m.most)
 	}

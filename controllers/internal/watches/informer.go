@@ -85,8 +85,8 @@ type informer struct {
 	// listed says that its latest list has arrived. Of one that is to take over, arrived is that list until then.
 	listed  bool
 	arrived *listing
-	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes; 0 if it is no number.
-	changed, reached uint64
+	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes.
+	changed, reached string
 	// wider rings when it is time to list all aside, because more is read than it keeps.
 	wider alarm
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
@@ -460,17 +460,21 @@ var (
 
 // UpdateResourceVersion records that the watch has sent an event or a bookmark.
 func (s *store) UpdateResourceVersion(version string) {
-	i := s.informer
+	if s.noteVersion(version) {
+		widening{s.feeds}.takeOver(s.informer)
+	}
+}
+
+// noteVersion records that all changes up to a version are known, and reports whether the informer waits for that to take over.
+func (s *store) noteVersion(version string) (waits bool) {
 	s.feeds.mu.Lock()
-	i.heard, i.reached = s.feeds.clock.Now(), max(i.reached, cachedobjects.ParseVersion(version))
+	defer s.feeds.mu.Unlock()
+	i := s.informer
+	i.heard, i.reached = s.feeds.clock.Now(), chooseLater(i.reached, version)
 	if i.missedSince(i.heard).IsZero() {
 		i.known = i.heard
 	}
-	waits := i.arrived != nil
-	s.feeds.mu.Unlock()
-	if waits {
-		widening{s.feeds}.takeOver(i)
-	}
+	return i.arrived != nil
 }
 
 // missedSince is the earliest moment at which what the watch shows now can have happened, while it may still be sending what changed during
@@ -537,7 +541,7 @@ func (s *store) Delete(obj any) error {
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
-		s.informer.changed = max(s.informer.changed, cachedobjects.ParseVersion(o.GetResourceVersion()))
+		s.informer.changed = chooseLater(s.informer.changed, o.GetResourceVersion())
 		s.feeds.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
@@ -554,7 +558,8 @@ func (s *store) Replace(list []any, version string) error {
 		}
 		objects[n] = o
 	}
-	s.feeds.replaceObjects(i, objects, cachedobjects.ParseVersion(version))
+	s.feeds.replaceObjects(i, objects, version)
+	widening{s.feeds}.takeOver(i)
 	return nil
 }
 
@@ -567,7 +572,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
-	i.changed = max(i.changed, cachedobjects.ParseVersion(now.ResourceVersion))
+	i.changed = chooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
 	i.bytes += now.Bytes
@@ -621,7 +626,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 // replaceObjects stores a whole list. Owners hear of the first one once; later only of what is different. The list is compared with what
 // there is before the lock is taken, which all watches wait for; meanwhile nothing changes, because the goroutine that calls it is the only
 // one that changes what an informer holds. The differences go to the backlog in parts.
-func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, version uint64) {
+func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, version string) {
 	f.mu.RLock()
 	before, first, renews := maps.Clone(i.objects), !i.synced, i.keeps != i.listing
 	var known map[string]cachedobjects.Shelf // by the informer that it takes over from
@@ -677,12 +682,10 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
 	if i == i.scope.next {
+		i.arrived = l
 		i.scope.pace.NoteEnd(now.Sub(i.asked))
-		if i.arrived = l; !(widening{f}).mayTakeOver(i) {
-			f.answers.reportStates(i.scope.wants)
-			return since, false
-		}
-		since = widening{f}.replaceFull(i)
+		f.answers.reportStates(i.scope.wants)
+		return since, false // takeOver tells of it
 	}
 	widening{f}.endList(i, now, since)
 	if !since.IsZero() {

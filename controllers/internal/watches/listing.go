@@ -24,8 +24,8 @@ type listing struct {
 	more int
 	// bytes is about how much memory the objects take.
 	bytes int
-	// version is the version of the list; 0 if it is no number. missed counts the changes that the watch has shown after it and that are among the changes.
-	version uint64
+	// version is the version of the list. missed counts the changes that the watch has shown after it and that are among the changes.
+	version string
 	missed  int
 	// renews says that the objects take the place of those of the same version.
 	renews bool

@@ -238,7 +238,7 @@ func knowNamespaces(t *testing.T, e *Engine, all map[string]map[string]string) {
 		o.Resource, o.ResourceVersion = apiserver.Namespaces, "1"
 		objects = append(objects, o)
 	}
-	feedsOf(e).replaceObjects(known.meta, objects, 0)
+	feedsOf(e).replaceObjects(known.meta, objects, "")
 }
 
 // However many labels an object has, few groups are looked up for it.

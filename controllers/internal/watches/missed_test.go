@@ -63,7 +63,7 @@ func TestWhatAListShowsIsNewsBeforeItIsSeen(t *testing.T) {
 			t.Errorf("look %d: it sees what may have changed a minute ago, and that it has changed since %s", looks, since)
 		}
 	})
-	feedsOf(e).replaceObjects(s.informer, missedList(), 0)
+	feedsOf(e).replaceObjects(s.informer, missedList(), "")
 	if looks < 4 {
 		t.Errorf("looked %d times", looks)
 	}
@@ -83,7 +83,7 @@ func TestWhatAListShowsIsNewsWhenItsInformerEnds(t *testing.T) {
 		defer e.mu.Unlock()
 		s.informer.stopped = true
 	})
-	feedsOf(e).replaceObjects(s.informer, missedList(), 0)
+	feedsOf(e).replaceObjects(s.informer, missedList(), "")
 	matchAll(e)
 	if since := e.News.TakeChange(owner("c")); !since.Equal(heard) {
 		t.Errorf("it may have changed since %s, want %s", since, heard)
@@ -119,16 +119,16 @@ func TestWhatChangesWhileAListComesMayHaveChangedSince(t *testing.T) {
 		change func(e *Engine, s *store)
 		missed bool
 	}{
-		"NextList":    {0, func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, missedList(), 0) }, true},
+		"NextList":    {0, func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, missedList(), "") }, true},
 		"WatchAtOnce": {0, func(e *Engine, s *store) { putObject(e, s, podOf("a", "p", nil)) }, true},
 		"WatchLater":  {2 * time.Minute, func(e *Engine, s *store) { putObject(e, s, podOf("a", "p", nil)) }, false},
 		"ListLater": {2 * time.Minute, func(e *Engine, s *store) {
 			s.UpdateResourceVersion("9")
-			feedsOf(e).replaceObjects(s.informer, missedList(), 0)
+			feedsOf(e).replaceObjects(s.informer, missedList(), "")
 		}, false},
 		"ListAfterOne": {time.Second, func(e *Engine, s *store) {
 			s.UpdateResourceVersion("9")
-			feedsOf(e).replaceObjects(s.informer, missedList(), 0)
+			feedsOf(e).replaceObjects(s.informer, missedList(), "")
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestWhatChangesWhileAListComesMayHaveChangedSince(t *testing.T) {
 			s.informer.asked = clock.Now()
 			asked := clock.Now()
 			clock.Step(time.Minute)
-			feedsOf(e).replaceObjects(s.informer, nil, 0)
+			feedsOf(e).replaceObjects(s.informer, nil, "")
 			matchAll(e)
 			e.News.TakeChange(owner("c"))
 			clock.Step(tc.later)
@@ -167,7 +167,7 @@ func serveAll(e *Engine) {
 					e.unlockAndWake()
 				}
 				if s.full != nil && !s.full.synced {
-					feedsOf(e).replaceObjects(s.full, nil, 0)
+					feedsOf(e).replaceObjects(s.full, nil, "")
 				}
 			}
 		}
@@ -237,7 +237,7 @@ func TestWhatMetadataHasMissedIsToldWhenWholeObjectsAreRead(t *testing.T) {
 			feedsOf(e).ensureInformer(scope, false)
 			e.unlockAndWake()
 			e.SetInterests(owner("c"), []Interest{{Query: queries.New("Pod", queries.MetadataOnly)}})
-			feedsOf(e).replaceObjects(scope.meta, slices.Clone(pods), 0)
+			feedsOf(e).replaceObjects(scope.meta, slices.Clone(pods), "")
 			matchAll(e)
 			known := time.Now().Add(-time.Minute)
 			scope.meta.known = known
@@ -248,7 +248,7 @@ func TestWhatMetadataHasMissedIsToldWhenWholeObjectsAreRead(t *testing.T) {
 			if changed {
 				pods = missedList()
 			}
-			feedsOf(e).replaceObjects(scope.full, pods, 0)
+			feedsOf(e).replaceObjects(scope.full, pods, "")
 			matchAll(e)
 			if since := e.News.TakeChange(owner("c")); since.IsZero() || since.Equal(known) != changed || scope.meta != nil || len(e.matcher.backlog.unreported) > 0 {
 				t.Errorf("it may have changed since %s, and was known until %s", since, known)

@@ -50,7 +50,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, i := podEngine(0)
 			pod, asked := laterPod("p", content, nil)
-			feedsOf(e).replaceObjects(i, []*cachedobjects.Object{pod}, 0)
+			feedsOf(e).replaceObjects(i, []*cachedobjects.Object{pod}, "")
 			if *asked > 0 {
 				t.Error("it was read before anybody asked")
 			}
@@ -72,7 +72,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 func TestContentThatCannotBeRead(t *testing.T) {
 	e, i := podEngine(0)
 	broken, _ := laterPod("broken", nil, errors.New("no such thing"))
-	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{broken, podOf("b", "sound", map[string]string{"app": "api"})}, 0)
+	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{broken, podOf("b", "sound", map[string]string{"app": "api"})}, "")
 	metadata := queries.New("Pod", queries.In(""), queries.Fielded("status.phase=Running"))
 	metadata.MetadataOnly = true
 	for name, q := range map[string]snapshot.Query{

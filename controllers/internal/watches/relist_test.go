@@ -43,7 +43,7 @@ func podEngine(n int) (*Engine, *informer) {
 		o.ResourceVersion = "1"
 		objects[i] = o
 	}
-	feedsOf(e).replaceObjects(s.full, objects, 0)
+	feedsOf(e).replaceObjects(s.full, objects, "")
 	return e, s.full
 }
 
@@ -55,11 +55,11 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	if got, want := names(), []string{"ns-05/p000005"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})}, 0)
+	feedsOf(e).replaceObjects(i, []*cachedobjects.Object{podOf("ns-07", "new", map[string]string{"n": "5"}), podOf("a", "newer", map[string]string{"n": "5"})}, "")
 	if got, want := names(), []string{"a/newer", "ns-07/new"}; !cmp.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	feedsOf(e).replaceObjects(i, nil, 0)
+	feedsOf(e).replaceObjects(i, nil, "")
 	if got := names(); got != nil || feedsOf(e).objects != 0 || len(i.objects) != 0 {
 		t.Errorf("%v are left, %d objects are counted", got, feedsOf(e).objects)
 	}
@@ -182,6 +182,6 @@ func BenchmarkRelist(b *testing.B) {
 		for range readsUntilGroup { // then a group has them too
 			e.Read(b.Context(), q)
 		}
-		feedsOf(e).replaceObjects(i, nil, 0)
+		feedsOf(e).replaceObjects(i, nil, "")
 	}
 }

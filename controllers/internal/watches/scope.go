@@ -279,11 +279,14 @@ func (p *placement) takeName() *scope {
 	return p.alarms.takeDue(p.clock.Now())
 }
 
-// mayCheckAccess says that it is the turn of a scope to be asked for. Else its alarm is set for then.
+// mayCheckAccess says that it is the turn of a scope to be asked for, and that there is room for what it has. Else its alarm is set for then.
 func (p *placement) mayCheckAccess(s *scope) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case s.access == tooLarge && !p.mayReopen(s):
+		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
+		return false
 	case s.name == "":
 		return true
 	case len(s.wants) == 0: // no target names it now
@@ -334,9 +337,6 @@ func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, e
 func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
-	case before == tooLarge && !p.mayReopen(s):
-		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
-		return
 	case err != nil:
 		p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
 		if before == denied {
@@ -378,49 +378,54 @@ func (p *placement) markDenied(s *scope) {
 func (p *placement) closeLargest(atLeast int64) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
-	var s *scope
-	for _, r := range p.feeds.catalog.resources {
-		for _, other := range r.scopes {
-			if n := other.countBytes(); n >= atLeast && (s == nil || n > s.countBytes()) {
-				s = other
-			}
-		}
-	}
-	if s == nil {
+	s, bytes := p.findLargest()
+	if s == nil || bytes < atLeast {
 		return false
 	}
 	now := p.clock.Now()
-	s.excess = excess{bytes: s.countBytes(), until: now.Add(p.retryEvery * maxDenialWait)}
+	until, detail := now.Add(p.retryEvery*maxDenialWait), p.describeExcess(s, bytes)
 	p.feeds.metrics.CountTooLarge()
 	if s.next != nil { // those who read no more than full keeps continue
-		s.asideExcess = p.describeExcess(s)
+		s.asideExcess = detail
 		p.feeds.stopInformer(s.next)
 		s.next = nil
-		s.full.wider.setDue(s.excess.until)
+		s.full.wider.setDue(until)
 		p.answers.reportStates(s.wants)
 		return true
 	}
+	s.excess = excess{bytes: bytes, until: until}
 	if s.full != nil {
 		s.excess.kept = s.full.listing
 	}
-	p.setAccess(s, tooLarge, p.describeExcess(s))
+	p.setAccess(s, tooLarge, detail)
 	p.feeds.stopInformers(s)
 	p.setAlarm(s, now.Add(p.retryEvery))
 	p.repositionWants(s)
 	return true
 }
 
+// findLargest finds the scope whose objects take most memory, and how much that is; nil if nothing is watched.
+func (p *placement) findLargest() (largest *scope, bytes int64) {
+	for _, r := range p.feeds.catalog.resources {
+		for _, s := range r.scopes {
+			if n := s.countBytes(); largest == nil || n > bytes {
+				largest, bytes = s, n
+			}
+		}
+	}
+	return largest, bytes
+}
+
 // describeExcess says what takes too much memory, and what to do about it.
-func (p *placement) describeExcess(s *scope) string {
+func (p *placement) describeExcess(s *scope, bytes int64) string {
 	const mebi = 1 << 20
 	return fmt.Sprintf("%s take about %d MiB of memory, more than is left of the %d MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
-		served.DescribeScope(s.resource.Resource, s.namespace, s.name), s.excess.bytes/mebi, p.feeds.budget.Limit()/mebi)
+		served.DescribeScope(s.resource.Resource, s.namespace, s.name), bytes/mebi, p.feeds.budget.Limit()/mebi)
 }
 
 // mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
 func (p *placement) mayReopen(s *scope) bool {
-	lessIsRead := s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
-	return lessIsRead || p.feeds.budget.HasRoom(s.excess.bytes) || !p.clock.Now().Before(s.excess.until)
+	return !p.clock.Now().Before(s.excess.until) || p.feeds.budget.HasRoom(s.excess.bytes) || s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
 }
 
 // repositionWants assigns scopes to all wants of a scope again, because its access changed.

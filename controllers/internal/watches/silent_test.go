@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -60,12 +59,8 @@ func TestWatchesThatAreRefusedAreReplacedByLists(t *testing.T) {
 // watch was heard; and if it shows nothing new, nothing has come: some API servers send no bookmarks.
 func TestASilentWatchIsNotBelieved(t *testing.T) {
 	s := apiserver.New(t)
-	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e, err := New(Options{Config: s.Config(), Clock: fake, RetryEvery: retry})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, c := startRig(t, e, s), owner("c")
+	r, fake := newSteppedRig(t, s, retry)
+	c := owner("c")
 	q := watchesPods(r, c)
 	isMatched := func() bool { return len(r.matcher.backlog.listPending(everywhere)) == 0 }
 	until(t, "all is matched", isMatched)

@@ -92,7 +92,7 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 					}
 					list = append(list, o)
 				}
-				do = func() { feedsOf(e).replaceObjects(s.informer, list, 0) }
+				do = func() { feedsOf(e).replaceObjects(s.informer, list, "") }
 			case random.IntN(3) == 0:
 				delete(next, k)
 				do = func() { e.mu.Lock(); feedsOf(e).removeObject(s.informer, k.namespace, k.name); e.unlockAndWake() }

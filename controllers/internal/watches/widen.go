@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -94,8 +96,19 @@ func (f widening) mayTakeOver(i *informer) bool {
 	if i.stopped || i.arrived == nil {
 		return false
 	}
-	changed := i.scope.full.changed
-	return changed == 0 || i.reached == 0 || i.reached >= changed
+	order, err := resourceversion.CompareResourceVersion(i.reached, i.scope.full.changed)
+	return err != nil || order >= 0 // where versions have no order there is nothing to wait for
+}
+
+// chooseLater returns the later of two resource versions of a resource. A version that has no order is never later.
+func chooseLater(known, version string) string {
+	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+		return known
+	}
+	if order, err := resourceversion.CompareResourceVersion(known, version); err == nil && order > 0 {
+		return known
+	}
+	return version
 }
 
 // replaceFull has an informer take over from another one that keeps less, and returns since when what it knows besides may have happened.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
@@ -161,12 +160,7 @@ func TestFieldSelectorsSeeWhatTheyCompare(t *testing.T) {
 // However often a tenant changes what is read: its Cleaner waits, and all is listed at the pace that the clock allows, once for all who wait.
 func TestListsForMoreAreBounded(t *testing.T) {
 	s := apiserver.New(t)
-	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e, err := New(Options{Config: s.Config(), Clock: fake}) // every 2 seconds
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := startRig(t, e, s)
+	r, fake := newSteppedRig(t, s, 0) // lists every 2 seconds
 	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
 	first := queries.New("Pod", reading("phase"))
 	r.SetInterests(owner("first"), interests(first))
@@ -203,12 +197,7 @@ func TestListsForMoreAreBounded(t *testing.T) {
 // Who has asked for more and is gone has nothing listed.
 func TestNothingIsListedForWhoIsGone(t *testing.T) {
 	s := apiserver.New(t)
-	fake := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	e, err := New(Options{Config: s.Config(), Clock: fake})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := startRig(t, e, s)
+	r, fake := newSteppedRig(t, s, 0)
 	s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
 	first := queries.New("Pod", reading("phase"))
 	r.SetInterests(owner("first"), interests(first))
@@ -222,11 +211,11 @@ func TestNothingIsListedForWhoIsGone(t *testing.T) {
 		}
 	}
 	r.DropInterests(owner("c"))
-	i := informerOf(t, e, apiserver.Pods)
+	i := informerOf(t, r.Engine, apiserver.Pods)
 	fake.Step(3 * time.Second)
 	until(t, "the alarm has rung for nothing", func() bool {
-		e.mu.RLock()
-		defer e.mu.RUnlock()
+		r.Engine.mu.RLock()
+		defer r.Engine.mu.RUnlock()
 		return i.wider.due.IsZero()
 	})
 	if n := lists.Load(); n != 3 {

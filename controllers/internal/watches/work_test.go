@@ -40,7 +40,7 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 		for _, s := range r.scopes {
 			placementOf(e).recordAccess(s, nil, nil)
 			e.unlockAndWake()
-			feedsOf(e).replaceObjects(s.full, nil, 0)
+			feedsOf(e).replaceObjects(s.full, nil, "")
 			return e, &store{feeds: feedsOf(e), informer: s.full}
 		}
 	}
