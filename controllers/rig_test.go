@@ -80,6 +80,8 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	must(t, err)
 	engine, err := watches.New(watches.Options{Config: config, Clock: r.clock, Discovery: r.pods})
 	must(t, err)
+	factory, err := clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Metrics: count, Slots: fair.NewSlots(changesAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock})
+	must(t, err)
 	actuator, err := actuate.New(config, fair.NewSlots(changesAtATime, r.clock))
 	must(t, err)
 	sender, err := outbox.NewSender(outbox.Options{Clock: r.clock, Policy: outbox.Policy{AllowLoopback: true}, DeliveryChanged: func(types.NamespacedName) {}})
@@ -89,7 +91,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		MinInterval: DefaultMinInterval, Settle: DefaultSettle, FinishGrace: DefaultFinishGrace, ProtectedNamespaces: []string{"kube-system"},
 	}
 	r.CleanerReconciler = &CleanerReconciler{
-		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: clients.NewFactory(clients.Config{Operator: config, Watches: engine, Access: identity.NewAccess(nil, r.clock), Slots: fair.NewSlots(changesAtATime, r.clock), Ahead: func() time.Duration { return 0 }, Clock: r.clock}), keys: newTestKeys(t),
+		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: factory, keys: newTestKeys(t),
 		own:  &clients.Set{Watched: reads(r.pods.readWatched), Live: reads(r.pods.readLive), Actuator: actuator},
 		pool: uninstallpool.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),

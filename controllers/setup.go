@@ -149,17 +149,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
-	factory := clients.NewFactory(clients.Config{
-		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock),
+	factory, own, err := newClients(clients.Config{
+		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock), Metrics: count,
 		Protection: opts.newProtection(), Slots: fair.NewSlotsForShort(changesAtATime-shortChanges, shortChanges, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
 	})
+	if err != nil {
+		return err
+	}
 	accounts, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for ServiceAccounts: %w", err)
-	}
-	own, err := factory.SetOf(identity.Account{})
-	if err != nil {
-		return err
 	}
 	wake := &fair.Waker{}
 	log := mgr.GetLogger().WithName("sink")
@@ -223,6 +222,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
+}
+
+// newClients returns a factory of clients, and the operator's own set.
+func newClients(c clients.Config) (*clients.Factory, *clients.Set, error) {
+	factory, err := clients.NewFactory(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := factory.SetOf(identity.Account{})
+	return factory, own, err
 }
 
 // MetricsHandler gives the metrics of this process.

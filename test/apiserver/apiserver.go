@@ -120,8 +120,8 @@ func (s *Server) Uninstall(gvr schema.GroupVersionResource) {
 	s.Remove(CRDs, "", gvr.GroupResource().String())
 }
 
-// Put creates or replaces an object. It may have any content.
-func (s *Server) Put(gvr schema.GroupVersionResource, namespace, name string, l map[string]string, content ...map[string]any) {
+// Put creates or replaces an object, and returns its version. It may have any content.
+func (s *Server) Put(gvr schema.GroupVersionResource, namespace, name string, l map[string]string, content ...map[string]any) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.served[gvr]
@@ -146,6 +146,7 @@ func (s *Server) Put(gvr schema.GroupVersionResource, namespace, name string, l 
 	}
 	k.note(logged{s.version, event, o, k.objects[key]})
 	k.objects[key] = o
+	return s.version
 }
 
 // Remove deletes an object.
@@ -158,7 +159,11 @@ func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string)
 		return
 	}
 	s.version++
-	k.note(logged{s.version, "DELETED", k.objects[key], k.objects[key]})
+	last := maps.Clone(k.objects[key]) // which has the version of its deletion
+	meta := maps.Clone(last["metadata"].(map[string]any))
+	meta["resourceVersion"] = strconv.Itoa(s.version)
+	last["metadata"] = meta
+	k.note(logged{s.version, "DELETED", last, k.objects[key]})
 	delete(k.objects, key)
 }
 

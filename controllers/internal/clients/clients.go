@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/freshness"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -33,7 +34,7 @@ import (
 type Set struct {
 	Account  identity.Account
 	Watched  snapshot.Reader // what the watches know, as far as the account may read it
-	Live     snapshot.Reader // what the API server says
+	Live     snapshot.Reader // what the API server says, or watches that are proved to know all that it does
 	Actuator *actuate.Actuator
 	Helm     *helm.Uninstaller
 }
@@ -44,6 +45,7 @@ type Config struct {
 	Operator *rest.Config
 	Watches  *watches.Engine
 	Access   *identity.Access
+	Metrics  freshness.Metrics
 	// Protection is what no set touches.
 	Protection plan.Protection
 	// Slots are those of requests that change something.
@@ -56,16 +58,23 @@ type Config struct {
 // Factory makes sets, the same one for all Cleaners of an account.
 type Factory struct {
 	config Config
-	// shelf is shared by all uninstallers.
-	shelf *helm.Shelf
+	// shelf is shared by all uninstallers, and prover by all readers.
+	shelf  *helm.Shelf
+	prover *freshness.Prover
 
 	mu   sync.Mutex
 	made map[identity.Account]weak.Pointer[Set]
 }
 
 // NewFactory makes a factory.
-func NewFactory(config Config) *Factory {
-	return &Factory{config: config, shelf: helm.NewShelf(), made: map[identity.Account]weak.Pointer[Set]{}}
+func NewFactory(config Config) (*Factory, error) {
+	operator, err := live.NewReader(identity.Account{}.String(), config.Operator, config.Clock, config.Watches.Resolver())
+	if err != nil {
+		return nil, err
+	}
+	return &Factory{
+		config: config, shelf: helm.NewShelf(), prover: freshness.NewProver(config.Watches, operator, config.Metrics), made: map[identity.Account]weak.Pointer[Set]{},
+	}, nil
 }
 
 // SetOf returns the set of clients of an account. The set is kept as long as a caller holds it.
@@ -126,7 +135,7 @@ func (f *Factory) makeSet(account identity.Account) (*Set, error) {
 	return &Set{
 		Account:  account,
 		Watched:  withoutOwnSecrets{f.config.Access.NewReader(account, f.config.Watches), f.config.Protection.Own},
-		Live:     withoutOwnSecrets{reader, f.config.Protection.Own},
+		Live:     withoutOwnSecrets{freshness.Reader{Proven: f.config.Access.NewReader(account, f.prover), Live: reader}, f.config.Protection.Own},
 		Actuator: actuator, Helm: uninstaller,
 	}, nil
 }

@@ -34,9 +34,13 @@ func newTestFactory(t *testing.T) *Factory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewFactory(Config{
+	f, err := NewFactory(Config{
 		Operator: config, Watches: engine, Access: identity.NewAccess(nil, c), Slots: fair.NewSlots(1, c), Ahead: func() time.Duration { return 0 }, Clock: c,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // All Cleaners of an account share what is made for it, and it goes with the last that holds it.

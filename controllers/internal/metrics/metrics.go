@@ -43,6 +43,7 @@ type Metrics struct {
 	dropped        *prometheus.CounterVec
 	woken          prometheus.Counter
 	tooLarge       prometheus.Counter
+	proofs         *prometheus.CounterVec
 	informers      prometheus.Gauge
 	objects        prometheus.Gauge
 	panics         prometheus.Counter
@@ -116,6 +117,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		tooLarge: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "cleaner_watches_too_large_total", Help: "Watches that were ended because their objects took too much memory.",
 		}),
+		proofs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cleaner_freshness_proofs_total", Help: "Proofs that a watch is as new as the API server, by result.",
+		}, []string{"result"}),
 		informers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cleaner_watches", Help: "Watches of target kinds.",
 		}),
@@ -134,7 +138,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.informers, m.objects, m.panics,
 		m.queued, m.queueTime,
 	} {
 		if err := r.Register(c); err != nil {
@@ -298,6 +302,9 @@ func (m *Metrics) CountWakeups(n int) { m.woken.Add(float64(n)) }
 
 // CountTooLarge counts a watch that was ended because its objects took too much memory.
 func (m *Metrics) CountTooLarge() { m.tooLarge.Inc() }
+
+// CountProof counts a proof that a watch is as new as the API server, or an attempt at one.
+func (m *Metrics) CountProof(result string) { m.proofs.WithLabelValues(result).Inc() }
 
 // SetQueueDepth sets how many Cleaners wait for a worker.
 func (m *Metrics) SetQueueDepth(n int) { m.queued.Set(float64(n)) }

@@ -41,6 +41,7 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.SetWatchCounts(2, 30)
 	m.CountWakeups(3)
 	m.CountTooLarge()
+	m.CountProof("reached")
 	m.CountPanic()
 	m.SetQueueDepth(4)
 	m.ObserveQueueWait(2 * time.Second)
@@ -96,6 +97,9 @@ cleaner_events_dropped_total{reason="full"} 7
 # HELP cleaner_failing_items Items that are skipped because an expression failed.
 # TYPE cleaner_failing_items gauge
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
+# HELP cleaner_freshness_proofs_total Proofs that a watch is as new as the API server, by result.
+# TYPE cleaner_freshness_proofs_total counter
+cleaner_freshness_proofs_total{result="reached"} 1
 # HELP cleaner_panics_total Panics of the operator. Each cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter
 cleaner_panics_total 1

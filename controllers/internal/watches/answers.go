@@ -33,11 +33,14 @@ type coverage struct {
 }
 
 // findCandidates returns the state of a query, and where the objects are that may match it, for the caller to look through without the
-// lock.
-func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near []candidates, f snapshot.FieldLabels) {
+// lock. It is Unsynced if one informer alone does not know all changes up to a version; "" demands nothing.
+func (a *answers) findCandidates(q *snapshot.Query, version string) (t plan.Target, near []candidates, f snapshot.FieldLabels) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := a.checkCoverage(q)
+	if version != "" && l.state == plan.Complete && !(len(l.informers) == 1 && l.informers[0].hasReached(version)) {
+		l.state, l.detail = plan.Unsynced, "it is not known to be as new as version "+version
+	}
 	t.State, t.Detail = l.state, l.detail
 	k := a.kinds[kindKeyOf(q)]
 	if k == nil || k.resource == nil {
@@ -49,7 +52,7 @@ func (a *answers) findCandidates(q *snapshot.Query) (t plan.Target, near []candi
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		for _, i := range l.informers {
 			c := i.findCandidates(q, namespaces)
-			c.chosenAmong = chosenAmong
+			c.ChosenAmong = chosenAmong
 			near = append(near, c)
 		}
 	}

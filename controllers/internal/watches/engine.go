@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
+	"github.com/vtex/cleaner/controllers/internal/news"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -91,7 +92,7 @@ type Options struct {
 type Engine struct {
 	*background
 	// News is of all owners.
-	News     *News
+	News     *news.News
 	resolver *served.Resolver
 	catalog  *catalog
 	answers  *answers
@@ -163,8 +164,8 @@ func New(o Options) (*Engine, error) {
 		o.RetryEvery = defaultRetryEvery
 	}
 	m := &matcher{backlog: newBacklog(o.Clock)}
-	news := newNews(o.Clock, m.pendingSince)
-	l := &lock{wakeups: &wakeups{metrics: o.Metrics, news: news}}
+	changes := news.New(o.Clock, m.pendingSince)
+	l := &lock{wakeups: &wakeups{metrics: o.Metrics, news: changes}}
 	b := &background{lock: l, clock: o.Clock, retryEvery: o.RetryEvery}
 	owners, kinds := map[Owner]map[interestKey]*want{}, map[kindKey]*kind{}
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
@@ -174,7 +175,7 @@ func New(o Options) (*Engine, error) {
 	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
 	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
 	f.placement, f.catalog = p, c
-	return &Engine{background: b, News: news, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
+	return &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
 }
 
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
@@ -342,7 +343,7 @@ func (e *Engine) Source() source.Source {
 // definitionInterests is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
 func definitionInterests() []Interest {
 	return []Interest{{Quiet: true, Query: snapshot.Query{
-		Group: definitionsGroup, Version: "v1", Kind: "CustomResourceDefinition",
+		Group: served.DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition",
 		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
 	}}}
 }

@@ -231,7 +231,7 @@ func (a *answers) makeGroup(i *informer, g group) {
 	a.mu.RLock()
 	shelves := i.findShelves(namespaces) // what has changed since it began is noted too, and moved again
 	a.mu.RUnlock()
-	sortShelves(shelves)
+	cachedobjects.SortShelves(shelves)
 	var found cachedobjects.SortedObjects
 	for _, s := range shelves {
 		found = s.AppendMatching(found, g.hasObject)

@@ -94,8 +94,8 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 		}
 		e.mu.Unlock()
 		for range 3 {
-			got, near, _ := e.answers.findCandidates(&q)
-			if got.State != plan.Complete || len(near) != 1 || len(near[0].shelves) == 0 {
+			got, near, _ := e.answers.findCandidates(&q, "")
+			if got.State != plan.Complete || len(near) != 1 || len(near[0].Shelves) == 0 {
 				t.Errorf("%s: the state is %v: %s, in %v", name, got.State, got.Detail, near)
 			}
 			if !grouped {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,6 +86,9 @@ type informer struct {
 	arrived *listing
 	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes.
 	changed, reached string
+	// lists counts the lists that it has stored. awaited is closed when it may have reached more; nil if no caller waits for that.
+	lists   int
+	awaited chan struct{}
 	// wider rings when it is time to list all aside, because more is read than it keeps.
 	wider alarm
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
@@ -107,69 +109,9 @@ func (s *scope) informerFor(full bool) *informer {
 // candidates are where the objects of an informer are that may match a query. They are found under the lock, and looked at without it: no
 // event waits until a reader has looked at objects.
 type candidates struct {
-	shelves []placedShelf
-	// name is the only one that is meant, if there is one.
-	name string
-	// grouped says that the shelves are those of a group and of objects with many labels.
-	grouped bool
-	// namespaces are those that are meant, in order; nil stands for all that are there. If labels choose them, they do among chosenAmong.
-	namespaces  []string
-	chosenAmong *cachedobjects.Shelf
+	cachedobjects.Candidates
 	// repeated is a group that is not there and was asked for again; nil: there is none.
 	repeated *missingGroup
-}
-
-// placedShelf has objects of one namespace, or of a group.
-type placedShelf struct {
-	namespace string
-	cachedobjects.Shelf
-}
-
-// chooseNamespaces finds out which namespaces are meant, if their labels choose them.
-func (c *candidates) chooseNamespaces(n *snapshot.Namespaces) {
-	c.namespaces = []string{} // nil would be all of them
-	for _, o := range c.chosenAmong.AppendTo(nil) {
-		if n.MatchesNamespace(o.Name, &o.Object) {
-			c.namespaces = append(c.namespaces, o.Name)
-		}
-	}
-}
-
-// listObjects returns the candidates in the selected namespaces that are wanted, sorted; nil wants all of them.
-func (c *candidates) listObjects(wanted func(*cachedobjects.Object) bool) cachedobjects.SortedObjects {
-	keep := wanted
-	if c.namespaces != nil {
-		keep = func(o *cachedobjects.Object) bool {
-			_, in := slices.BinarySearch(c.namespaces, o.Namespace)
-			return in && (wanted == nil || wanted(o))
-		}
-	}
-	sortShelves(c.shelves)
-	var all cachedobjects.SortedObjects
-	if keep == nil && c.name == "" && !c.grouped {
-		n := 0
-		for _, s := range c.shelves {
-			n += s.CountObjects()
-		}
-		all = make(cachedobjects.SortedObjects, 0, n)
-	}
-	for _, s := range c.shelves {
-		switch {
-		case c.name != "":
-			if o := s.Get(s.namespace, c.name); o != nil && (keep == nil || keep(o)) {
-				all = append(all, o)
-			}
-		case c.grouped:
-			all = all.MergeWith(s.AppendMatching(nil, keep))
-		default:
-			all = s.AppendMatching(all, keep)
-		}
-	}
-	return all
-}
-
-func sortShelves(s []placedShelf) {
-	slices.SortFunc(s, func(a, b placedShelf) int { return strings.Compare(a.namespace, b.namespace) })
 }
 
 // findCandidates finds where the objects are that may match a query: those of these namespaces, or of all when there is no list of them;
@@ -185,12 +127,12 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
 		switch m := i.groups.of[g]; {
 		case m != nil && !m.unfinished:
-			c.grouped, c.shelves = true, []placedShelf{{Shelf: m.Shelf}}
+			c.Grouped, c.Shelves = true, []cachedobjects.PlacedShelf{{Shelf: m.Shelf}}
 			if many := i.groups.of[g.ofManyLabels()]; many != nil {
-				c.shelves = append(c.shelves, placedShelf{Shelf: many.Shelf})
+				c.Shelves = append(c.Shelves, cachedobjects.PlacedShelf{Shelf: many.Shelf})
 			}
 			if own == "" && g.namespace == "" {
-				c.namespaces = namespaces
+				c.Namespaces = namespaces
 			}
 			return c
 		case m == nil:
@@ -199,22 +141,22 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 			}
 		}
 	}
-	c.name, c.shelves = q.Name, i.findShelves(namespaces)
+	c.Name, c.Shelves = q.Name, i.findShelves(namespaces)
 	return c
 }
 
 // findShelves returns the objects of these namespaces, or of all when there is no list of them.
-func (i *informer) findShelves(namespaces []string) (all []placedShelf) {
+func (i *informer) findShelves(namespaces []string) (all []cachedobjects.PlacedShelf) {
 	if namespaces == nil {
-		all = make([]placedShelf, 0, len(i.objects))
+		all = make([]cachedobjects.PlacedShelf, 0, len(i.objects))
 		for namespace, objects := range i.objects {
-			all = append(all, placedShelf{namespace, objects})
+			all = append(all, cachedobjects.PlacedShelf{Namespace: namespace, Shelf: objects})
 		}
 		return all
 	}
 	for _, namespace := range namespaces {
 		if objects, ok := i.objects[namespace]; ok {
-			all = append(all, placedShelf{namespace, objects})
+			all = append(all, cachedobjects.PlacedShelf{Namespace: namespace, Shelf: objects})
 		}
 	}
 	return all
@@ -272,6 +214,7 @@ func (f *feeds) stopInformer(i *informer) {
 		return
 	}
 	i.stopped = true
+	i.endWait()
 	i.cancel()
 	held := 0
 	for _, objects := range i.objects {
@@ -470,7 +413,8 @@ func (s *store) noteVersion(version string) (waits bool) {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
 	i := s.informer
-	i.heard, i.reached = s.feeds.clock.Now(), chooseLater(i.reached, version)
+	i.heard = s.feeds.clock.Now()
+	i.noteReached(version)
 	if i.missedSince(i.heard).IsZero() {
 		i.known = i.heard
 	}
@@ -614,7 +558,7 @@ func (f *feeds) notifyChange(i *informer, before, now *cachedobjects.Object, sin
 
 // noteDefinition has kinds looked up again whose definition has changed.
 func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
-	if i.scope.resource.GVR.Group == definitionsGroup {
+	if i.scope.resource.GVR.Group == served.DefinitionsGroup {
 		o := now
 		if o == nil {
 			o = before
@@ -646,7 +590,7 @@ func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, ver
 	l.version = version
 	defer f.matcher.backlog.endReport(l)
 	since, stored := f.storeListing(i, l)
-	if !stored || first && i.scope.resource.GVR.Group != definitionsGroup {
+	if !stored || first && i.scope.resource.GVR.Group != served.DefinitionsGroup {
 		return
 	}
 	f.notifyAll(i, l.changes, since, first)
@@ -671,7 +615,10 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 		return since, false
 	}
 	i.groups.dropAll() // the next reads make them again
-	i.objects, i.groups.of, i.bytes, i.changed, i.reached, i.listed = l.objects, l.groups, l.bytes, l.version, l.version, true
+	i.objects, i.groups.of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
+	i.lists++
+	i.reached = "" // a list may be older than what was known
+	i.noteReached(l.version)
 	i.loading.Store(0)
 	f.adjustCounts(0, l.more)
 	now := f.clock.Now()

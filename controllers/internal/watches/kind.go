@@ -9,10 +9,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -20,9 +16,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
-
-// definitionsGroup is the group of CustomResourceDefinitions.
-const definitionsGroup = "apiextensions.k8s.io"
 
 // kindKey is a kind as a user wrote it, but for its case.
 type kindKey struct{ group, version, kind string }
@@ -176,7 +169,8 @@ func (c *catalog) lookUpKind(ctx context.Context, k kindKey, needsFields bool) f
 		f.fields = snapshot.BuiltinFieldLabels(f.GVR.GroupResource())
 		f.allFields = f.fields.HasOwn() || !strings.Contains(f.GVR.Group, ".")
 		if !f.allFields && needsFields {
-			f.readDefinedFields(ctx, c.dynamic)
+			f.fields, f.fieldsError = served.ReadDefinedFields(ctx, c.dynamic, f.Resource)
+			f.allFields = f.fieldsError == ""
 		}
 	}
 	return f
@@ -310,34 +304,4 @@ func (c *catalog) refreshKinds(definition string) {
 			c.answers.reportStates(k.wants)
 		}
 	}
-}
-
-// readDefinedFields reads which fields the definition of a custom kind makes selectable. A kind without a definition, which
-// another API server serves, has those of its metadata.
-func (f *finding) readDefinedFields(ctx context.Context, c dynamic.Interface) {
-	definitions := schema.GroupVersionResource{Group: definitionsGroup, Version: "v1", Resource: "customresourcedefinitions"}
-	crd, err := c.Resource(definitions).Get(ctx, f.GVR.GroupResource().String(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		f.allFields = true
-		return
-	}
-	if err != nil {
-		f.fieldsError = fmt.Sprintf("cannot find out by which fields %s may be selected: %v", f.GVR.GroupResource(), err)
-		return
-	}
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	var paths []string
-	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		if version["name"] != f.GVR.Version {
-			continue
-		}
-		selectable, _, _ := unstructured.NestedSlice(version, "selectableFields")
-		for _, s := range selectable {
-			if path, ok, _ := unstructured.NestedString(s.(map[string]any), "jsonPath"); ok {
-				paths = append(paths, path)
-			}
-		}
-	}
-	f.fields, f.allFields = snapshot.CustomFieldLabels(f.Namespaced, paths), true
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/news"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -463,7 +464,7 @@ func (w *want) mayBeIn(t *turn) bool {
 // wakeups puts Cleaners that must look again into the queue of a controller.
 type wakeups struct {
 	metrics Metrics
-	news    *News // nil: not needed
+	news    *news.News // nil: not needed
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -487,7 +488,7 @@ func (w *wakeups) addOwnersSince(since time.Time, owners ...Owner) {
 	w.woken = append(w.woken, owners...)
 	if w.news != nil {
 		for _, o := range owners {
-			w.news.noteChangeSince(o, since)
+			w.news.NoteChangeSince(o, since)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestAChangeIsNewsSinceItCame(t *testing.T) {
 		matchAll(e)
 		e.News.TakeChange(owner("c"))
 		clock := clocktesting.NewFakeClock(time.Now())
-		e.News.clock, e.matcher.backlog.clock = clock, clock
+		setClock(e, clock)
 		came := clock.Now()
 		for n := range many {
 			putObject(e, s, podOf("a", fmt.Sprint("p", n), nil))
@@ -134,7 +134,7 @@ func TestWhatChangesWhileAListComesMayHaveChangedSince(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, s := newWatching(t)
 			clock := clocktesting.NewFakeClock(time.Now())
-			e.clock, e.News.clock, e.matcher.backlog.clock = clock, clock, clock
+			setClock(e, clock)
 			e.SetInterests(owner("c"), interests(queries.New("Pod")))
 			s.informer.asked = clock.Now()
 			asked := clock.Now()

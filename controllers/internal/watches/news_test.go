@@ -7,54 +7,15 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/news"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
-
-func TestNews(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	var pending time.Time
-	n := newNews(clock, func(o Owner) time.Time {
-		if o.Namespace == "ns" {
-			return pending
-		}
-		return time.Time{}
-	})
-	a, b := Owner{Namespace: "ns", Name: "a"}, Owner{Name: "b"}
-	if !n.TakeChange(a).IsZero() {
-		t.Error("there are news before anything has changed")
-	}
-	first := clock.Now()
-	n.NoteChange(a)
-	clock.Step(time.Second)
-	n.NoteChange(a)
-	if !n.TakeChange(b).IsZero() {
-		t.Error("the news of one are those of another")
-	}
-	if got := n.TakeChange(a); !got.Equal(first) {
-		t.Errorf("the first change was at %s, not at %s", first, got)
-	}
-	if !n.TakeChange(a).IsZero() {
-		t.Error("news are taken twice")
-	}
-	n.NoteChange(a)
-	if got := n.TakeChange(a); !got.Equal(clock.Now()) {
-		t.Errorf("what changes later is of %s", got)
-	}
-	pending = clock.Now().Add(-time.Minute)
-	n.NoteChange(b)
-	if got := n.TakeChange(a); !got.Equal(pending) || !n.TakeChange(b).Equal(clock.Now()) {
-		t.Errorf("what may concern it is of %s", got)
-	}
-	n.NoteChange(a)
-	if got := n.TakeChange(a); !got.Equal(pending) {
-		t.Errorf("what may concern it, and was before, is of %s", got)
-	}
-}
 
 // rigBacklog is a backlog with a clock of its own, and one kind.
 type rigBacklog struct {
@@ -186,4 +147,10 @@ func TestWhatIsPendingIsNewsOfWhoReachesIt(t *testing.T) {
 	if e.News.TakeChange(Owner{Name: "excludes"}).IsZero() {
 		t.Error("a change of an object without a namespace is nobody's")
 	}
+}
+
+// setClock has an Engine and its parts tell the time by another clock.
+func setClock(e *Engine, c clock.WithTicker) {
+	changes := news.New(c, e.matcher.pendingSince)
+	e.clock, e.News, e.wakeups.news, e.matcher.backlog.clock = c, changes, changes, c
 }

@@ -16,9 +16,12 @@ import (
 var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[*cachedobjects.Object]().Size()) //nolint:gochecknoglobals // never changes
 
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
-func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target { return e.ReadAt(ctx, q, "") }
+
+// ReadAt is Read, and Complete only if one informer answers, and knows all changes up to a version.
+func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) plan.Target {
 	q.Compile()
-	t, found, f := e.answers.findCandidates(&q)
+	t, found, f := e.answers.findCandidates(&q, version)
 	keep := func(o *cachedobjects.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
 	if q.Labels.Empty() && q.Fields.Empty() && q.Namespaces.Except == nil { // all that is near matches
 		keep = nil
@@ -26,13 +29,11 @@ func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	var near cachedobjects.SortedObjects
 	for n := range found {
 		c := &found[n]
-		if c.chosenAmong != nil {
-			c.chooseNamespaces(&q.Namespaces)
-		}
+		c.ChooseNamespaces(&q.Namespaces)
 		if near == nil {
-			near = c.listObjects(keep)
+			near = c.ListObjects(keep)
 		} else {
-			near = append(near, c.listObjects(keep)...)
+			near = append(near, c.ListObjects(keep)...)
 		}
 		if c.repeated != nil {
 			e.answers.makeGroup(c.repeated.informer, c.repeated.group)

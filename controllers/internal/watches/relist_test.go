@@ -162,7 +162,7 @@ func BenchmarkEngineRead(b *testing.B) {
 	}
 	b.Run("Copy", func(b *testing.B) {
 		c := i.findCandidates(new(queries.New("Pod", queries.In(""))), nil)
-		all := c.listObjects(nil)
+		all := c.ListObjects(nil)
 		b.ReportAllocs()
 		for b.Loop() {
 			objects := make([]plan.Object, len(all))

@@ -1,12 +1,14 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package watches
+// Package news remembers since when Cleaners have not looked at what has changed for them. It never wakes them.
+package news
 
 import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -16,21 +18,23 @@ import (
 type News struct {
 	clock clock.PassiveClock
 	// pendingSince returns the time of the first change that may have to wake an owner, and that is not matched yet; zero: none.
-	pendingSince func(o Owner) time.Time
+	pendingSince func(o types.NamespacedName) time.Time
 
 	mu    sync.Mutex
-	since map[Owner]time.Time
+	since map[types.NamespacedName]time.Time
 }
 
-func newNews(c clock.PassiveClock, pendingSince func(o Owner) time.Time) *News {
-	return &News{clock: c, pendingSince: pendingSince, since: map[Owner]time.Time{}}
+// New returns News without any. pendingSince returns the time of the first change that may concern an owner, and that it does not know yet; zero:
+// none.
+func New(c clock.PassiveClock, pendingSince func(o types.NamespacedName) time.Time) *News {
+	return &News{clock: c, pendingSince: pendingSince, since: map[types.NamespacedName]time.Time{}}
 }
 
 // NoteChange notes a change for an owner.
-func (n *News) NoteChange(o Owner) { n.noteChangeSince(o, time.Time{}) }
+func (n *News) NoteChange(o types.NamespacedName) { n.NoteChangeSince(o, time.Time{}) }
 
-// noteChangeSince notes a change for an owner that happened between since and now. If since is zero, it happened now.
-func (n *News) noteChangeSince(o Owner, since time.Time) {
+// NoteChangeSince notes a change for an owner that happened between since and now. If since is zero, it happened now.
+func (n *News) NoteChangeSince(o types.NamespacedName, since time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if since.IsZero() {
@@ -41,7 +45,7 @@ func (n *News) noteChangeSince(o Owner, since time.Time) {
 
 // TakeChange returns the time of the first change for an owner since the last call; zero: none. Call it before reading: whatever changes
 // later is news again.
-func (n *News) TakeChange(o Owner) time.Time {
+func (n *News) TakeChange(o types.NamespacedName) time.Time {
 	pending := n.pendingSince(o) // first: a change is pending until it is noted
 	n.mu.Lock()
 	defer n.mu.Unlock()

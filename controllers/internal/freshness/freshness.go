@@ -1,0 +1,256 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package freshness proves that watches know all that the API server knew at a moment, so that decisions can rest on them as on a live read. One
+// proof serves all Cleaners that wait for it, whatever they select. What it cannot prove is read live.
+//
+// A proof begins with a request that no cache may answer: it returns a resource version. The watch of the resource knows all that was there
+// at that time once it has reached that version. Where changes are rare, a watch may not say so for a minute. Then the names, UIDs and
+// versions of all objects are listed and compared with those that the watch knows.
+//
+// It never decides, never writes, and reads no content of objects but through watches.
+package freshness
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/live"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+const (
+	// few is how many objects are as cheap to list as to wait for. Of those that a query alone asks for, so many are read live if there are at
+	// least aPart times as many in all.
+	few   = 500
+	aPart = 8
+	// patience is how long a proof waits for a watch, and pause is how long it waits until it compares a list once more.
+	patience = time.Second
+	pause    = 50 * time.Millisecond
+	// maxRequest is how long the requests of a proof may take, in all.
+	maxRequest = 8 * time.Second
+	// listsAtATime is how many lists are compared at a time, and maxListBytes what the requests of a proof may take.
+	listsAtATime = 4
+	maxListBytes = 64 << 20
+)
+
+// Metrics counts proofs. It may be called by several goroutines.
+type Metrics interface {
+	// CountProof counts a proof, or an attempt at one: "reached" says that the watch has reached the version that was read, "compared" that it
+	// knows what was listed, and "failed" that nothing was proved.
+	CountProof(result string)
+}
+
+const reached, compared, failed = "reached", "compared", "failed"
+
+// Prover answers queries from watches that it proves to be as new as the API server. It is safe for concurrent use.
+type Prover struct {
+	watches  *watches.Engine
+	requests *live.Reader
+	metrics  Metrics
+	few      int
+	patience time.Duration
+	lists    chan struct{}
+
+	mu    sync.Mutex
+	lines map[watches.Place]*line
+}
+
+var _ snapshot.Reader = (*Prover)(nil)
+
+// line has the proofs of a place, one after the other. next is the one that callers join now; nil if none has.
+type line struct{ next *proof }
+
+// proof is made once for all who wait for it, and says how many these are. When done is closed, version is the one that the watch has reached; "" if nothing was proved.
+type proof struct {
+	waiting int
+	done    chan struct{}
+	version string
+}
+
+// NewProver returns a Prover for watches, which asks the API server through requests.
+func NewProver(w *watches.Engine, requests *live.Reader, m Metrics) *Prover {
+	return &Prover{watches: w, requests: requests, metrics: m, few: few, patience: patience, lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}}
+}
+
+// Read answers a query with what there was at a moment after it was called. It is Unsynced where that cannot be proved, or costs no less than to read
+// live.
+func (p *Prover) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	if q.Namespaces.Labels == nil || q.Namespace != "" {
+		return p.readPlace(ctx, q)
+	}
+	before := p.Read(ctx, q.Namespaces.NewListQuery())
+	if before.State != plan.Complete {
+		return unproven()
+	}
+	some := q
+	some.Namespaces = snapshot.Namespaces{Names: []string{}, Except: q.Namespaces.Except}
+	for i := range before.Objects {
+		if o := &before.Objects[i]; q.Namespaces.MatchesNamespace(o.Name, o) {
+			some.Namespaces.Names = append(some.Namespaces.Names, o.Name)
+		}
+	}
+	t := p.readPlace(ctx, some)
+	after := p.Read(ctx, q.Namespaces.NewListQuery()) // if it is the same, it was so when the objects were read
+	if after.State != plan.Complete || !slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
+		return unproven()
+	}
+	return t
+}
+
+func unproven() plan.Target {
+	return plan.Target{State: plan.Unsynced, Detail: "it is not proved that the watch knows all"}
+}
+
+// readPlace answers a query from the watch of one place.
+func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) plan.Target {
+	place, all, near, ok := p.watches.FindPlace(&q)
+	if len(q.Namespaces.Names) > live.FewNamespaces {
+		near = all // a live read lists all
+	}
+	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all {
+		return unproven()
+	}
+	version := p.awaitProof(ctx, place, all <= p.few)
+	if version == "" {
+		return unproven()
+	}
+	return p.watches.ReadAt(ctx, q, version)
+}
+
+// awaitProof returns a version that a place has reached, and that the API server has had after the call; "" if that could not be proved.
+func (p *Prover) awaitProof(ctx context.Context, place watches.Place, isFew bool) string {
+	next := p.joinNext(ctx, place, isFew)
+	select {
+	case <-ctx.Done():
+		return ""
+	case <-next.done:
+		return next.version
+	}
+}
+
+// joinNext returns the next proof of a place. The one that is under way may rest on what was there before the call.
+func (p *Prover) joinNext(ctx context.Context, place watches.Place, isFew bool) *proof {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lines[place]
+	if l == nil {
+		l = &line{}
+		p.lines[place] = l
+		go p.proveAll(context.WithoutCancel(ctx), place, l, isFew) // others may wait, too
+	}
+	if l.next == nil {
+		l.next = &proof{done: make(chan struct{})}
+	}
+	l.next.waiting++
+	return l.next
+}
+
+// proveAll makes the proofs of a place until no caller waits for one.
+func (p *Prover) proveAll(ctx context.Context, place watches.Place, l *line, isFew bool) {
+	for next := p.takeNext(place, l); next != nil; next = p.takeNext(place, l) {
+		result := failed
+		_ = contain.CatchPanic(func() { next.version, result = p.prove(ctx, place, isFew) })
+		close(next.done)
+		p.metrics.CountProof(result)
+	}
+}
+
+// takeNext returns the next proof to be made, and drops the line if there is none.
+func (p *Prover) takeNext(place watches.Place, l *line) *proof {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := l.next
+	if l.next = nil; next == nil {
+		delete(p.lines, place)
+	}
+	return next
+}
+
+// prove makes one proof, and returns the version that was reached; "" if none was.
+func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (version string, result string) {
+	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxRequest)
+	defer cancel()
+	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
+	if !isFew {
+		version, err := p.requests.ReadVersion(ctx, place.Resource, place.Namespace)
+		if err != nil || !isSince(version, before) {
+			return "", failed
+		}
+		if p.awaitVersion(ctx, place, version, p.patience) {
+			return version, reached
+		}
+	}
+	list, version, err := p.listVersions(ctx, place)
+	if err != nil || !isSince(version, before) {
+		return "", failed
+	}
+	patient, end := context.WithTimeout(ctx, p.patience)
+	defer end()
+	for patient.Err() == nil {
+		switch {
+		case p.watches.ConfirmList(place, list, version):
+			return version, compared
+		case p.awaitVersion(patient, place, version, pause):
+			return version, reached
+		}
+	}
+	return "", failed
+}
+
+// awaitVersion waits for some time until a place has reached a version.
+func (p *Prover) awaitVersion(ctx context.Context, place watches.Place, version string, most time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return p.watches.AwaitVersion(ctx, place, version)
+}
+
+// listVersions lists which objects of a place there are, in the memory that there is for that.
+func (p *Prover) listVersions(ctx context.Context, place watches.Place) ([]plan.Ref, string, error) {
+	select {
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	case p.lists <- struct{}{}:
+	}
+	defer func() { <-p.lists }()
+	return p.requests.ListVersions(ctx, place.Resource, place.Namespace)
+}
+
+// isSince says that a version is no earlier than another one.
+func isSince(version, before string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, before)
+	return err == nil && order >= 0
+}
+
+// room is the memory of one proof.
+type room struct{ taken atomic.Int64 }
+
+var errNoRoom = errors.New("the list is too large to be compared")
+
+// TakeBytes takes so many bytes more.
+func (r *room) TakeBytes(bytes int64) error {
+	if r.taken.Add(bytes) > maxListBytes && bytes > 0 {
+		return errNoRoom
+	}
+	return nil
+}
+
+// Reader reads from watches what is proved, and from the API server what is not.
+type Reader struct{ Proven, Live snapshot.Reader }
+
+// Read answers a query with what there was at a moment after it was called.
+func (r Reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	if t := r.Proven.Read(ctx, q); t.State == plan.Complete {
+		return t
+	}
+	return r.Live.Read(ctx, q)
+}

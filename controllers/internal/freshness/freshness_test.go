@@ -1,0 +1,419 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package freshness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/internal/live"
+	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+const deadline = 30 * time.Second
+
+// gate holds back what arrives of watches while it is closed.
+type gate struct {
+	mu     sync.Mutex
+	opened chan struct{} // nil: it is open
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+func (g *gate) wait(ctx context.Context) {
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	if opened != nil {
+		select {
+		case <-ctx.Done():
+		case <-opened:
+		}
+	}
+}
+
+// gatedTransport has watches pass a gate.
+type gatedTransport struct {
+	next http.RoundTripper
+	gate *gate
+}
+
+func (t gatedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err == nil && r.URL.Query().Get("watch") != "" {
+		resp.Body = gatedBody{resp.Body, t.gate, r.Context()}
+	}
+	return resp, err
+}
+
+type gatedBody struct {
+	io.ReadCloser
+	gate *gate
+	ctx  context.Context //nolint:containedctx // that of the request
+}
+
+func (b gatedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.gate.wait(b.ctx)
+	return n, err
+}
+
+// counts are how many proofs ended how.
+type counts struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *counts) CountProof(result string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[result]++
+}
+
+func (c *counts) count(result string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.of[result]
+}
+
+// rig is a Prover whose watches run against an API server.
+type rig struct {
+	*Prover
+	t      *testing.T
+	server *apiserver.Server
+	gate   *gate
+	counts *counts
+}
+
+// newRig returns a rig that watches what the queries ask for.
+func newRig(t *testing.T, s *apiserver.Server, qs ...snapshot.Query) *rig {
+	t.Helper()
+	r := &rig{t: t, server: s, gate: &gate{}, counts: &counts{of: map[string]int{}}}
+	config := s.Config()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gatedTransport{next, r.gate} })
+	engine, err := watches.New(watches.Options{Config: config, Clock: clock.RealClock{}, RetryEvery: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := live.NewReader("the operator", rest.CopyConfig(s.Config()), clock.RealClock{}, engine.Resolver())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Prover = NewProver(engine, requests, r.counts)
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(ended)
+		_ = engine.Start(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		r.gate.open()
+		<-ended
+	})
+	interests := make([]watches.Interest, len(qs))
+	for i := range qs {
+		interests[i].Query = qs[i]
+	}
+	engine.SetInterests(watches.Owner{Name: "c"}, interests)
+	for i := range qs {
+		r.until(fmt.Sprintf("query %d is watched", i), func() bool { return engine.Read(t.Context(), qs[i]).State == plan.Complete })
+	}
+	return r
+}
+
+func (r *rig) until(what string, done func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(deadline); !done(); {
+		if time.Now().After(end) {
+			r.t.Fatalf("it takes too long until %s", what)
+		}
+		select {
+		case <-r.t.Context().Done():
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+func everywhere(change ...func(*snapshot.Query)) snapshot.Query {
+	return queries.New("Pod", append([]func(*snapshot.Query){queries.In("")}, change...)...)
+}
+
+// fill puts so many Pods into namespaces that take turns.
+func fill(s *apiserver.Server, n int, namespaces ...string) {
+	for i := range n {
+		s.Put(apiserver.Pods, namespaces[i%len(namespaces)], fmt.Sprintf("p%04d", i), map[string]string{"n": fmt.Sprint(i % 7)})
+	}
+}
+
+// What a watch has not shown yet is seen, or nothing is said.
+func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		few  int
+		busy bool // the kind changes after the read has begun
+		want string
+	}{
+		"Few":       {few: 500, want: compared},
+		"ManyQuiet": {few: 1, want: compared},
+		"ManyBusy":  {few: 1, busy: true, want: reached},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			fill(s, 20, "a", "b")
+			r := newRig(t, s, everywhere())
+			r.few, r.patience = tc.few, deadline
+			if !tc.busy {
+				r.patience = 100 * time.Millisecond
+			}
+			s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
+			versions := make(chan plan.Target, 1)
+			go func() { versions <- r.Read(t.Context(), everywhere()) }()
+			if tc.busy {
+				r.until("the version was asked for", func() bool { return s.Asked("list pods") > 0 })
+				s.Put(apiserver.Pods, "a", "late", nil)
+			}
+			got := <-versions
+			if got.State != plan.Complete || len(got.Objects) < 20 {
+				t.Errorf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
+			}
+			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
+		})
+	}
+}
+
+// While a watch is behind, nothing is proved, and what it has missed is read live.
+func TestAWatchThatIsBehindProvesNothing(t *testing.T) {
+	for name, few := range map[string]int{"Few": 500, "Many": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			fill(s, 20, "a", "b")
+			r := newRig(t, s, everywhere())
+			r.few, r.patience = few, 100*time.Millisecond
+			r.gate.shut()
+			s.Remove(apiserver.Pods, "a", "p0000")
+			s.Put(apiserver.Pods, "a", "new", nil)
+			if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced || len(got.Objects) > 0 {
+				t.Errorf("got %s, %d objects", got.State, len(got.Objects))
+			}
+			got := Reader{Proven: r.Prover, Live: r.requests}.Read(t.Context(), everywhere())
+			if names := queries.NamesOf(got); got.State != plan.Complete || !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
+				t.Errorf("live reads give %s %v", got.State, names)
+			}
+			r.gate.open()
+			r.until("it has caught up", func() bool { return r.Read(t.Context(), everywhere()).State == plan.Complete })
+			if names := queries.NamesOf(r.Read(t.Context(), everywhere())); !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
+				t.Errorf("it gives %v", names)
+			}
+		})
+	}
+}
+
+// An object whose deletion no watch has shown is noticed where lists are compared.
+func TestAnEventThatIsLostIsNoticed(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 5, "a")
+	r := newRig(t, s, everywhere())
+	r.patience = 100 * time.Millisecond
+	s.RemoveSilently(apiserver.Pods, "a", "p0003")
+	s.Put(apiserver.Namespaces, "", "x", nil)
+	if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+		t.Errorf("it gives %v", queries.NamesOf(got))
+	}
+}
+
+// An API server that has lost what it knew, as one that was restored from a backup, proves nothing.
+func TestAnAPIServerThatGoesBackProvesNothing(t *testing.T) {
+	for name, few := range map[string]int{"Few": 500, "Many": 1} {
+		s := apiserver.New(t)
+		fill(s, 20, "a", "b")
+		r := newRig(t, s, everywhere())
+		r.few = few
+		s.SetVersion(s.Put(apiserver.Namespaces, "", "x", nil) - 5)
+		if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+			t.Errorf("%s: it proves %d objects", name, len(got.Objects))
+		}
+	}
+}
+
+// What is asked for where proofs cost more than a live read, or cannot be, is not proved.
+func TestNotProved(t *testing.T) {
+	other := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for name, tc := range map[string]struct {
+		query snapshot.Query
+		many  int
+		fault func(s *apiserver.Server)
+	}{
+		"ASmallPart": {query: queries.New("Pod", queries.In("b")), many: 20},
+		"ByName":     {query: everywhere(queries.Named("p0000"))},
+		"Unwatched":  {query: queries.New("ConfigMap", queries.In(""))},
+		"NoVersion": {query: everywhere(), fault: func(s *apiserver.Server) {
+			s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+				if verb != "list" || gvr != apiserver.Pods {
+					return false
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"abc"},"items":[]}`)
+				return true
+			})
+		}},
+		"Error": {query: everywhere(), fault: func(s *apiserver.Server) {
+			s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+				if verb == "list" && gvr == apiserver.Pods {
+					http.Error(w, "no", http.StatusInternalServerError)
+				}
+				return verb == "list" && gvr == apiserver.Pods
+			})
+		}},
+		"Forbidden": {query: everywhere(), fault: func(s *apiserver.Server) { s.Deny(apiserver.Denial{Resource: "pods"}) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			s.Serve(other, "ConfigMap", true)
+			fill(s, 3, "a")
+			fill(s, 1, "b")
+			fill(s, tc.many, "c")
+			r := newRig(t, s, everywhere())
+			if tc.fault != nil {
+				tc.fault(s)
+			}
+			if got := r.Read(t.Context(), tc.query); got.State != plan.Unsynced {
+				t.Errorf("got %s", got.State)
+			}
+		})
+	}
+}
+
+// Those who ask while a proof is under way share the next one, which begins after they asked.
+func TestProofsAreShared(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b")
+	r := newRig(t, s, everywhere())
+	asked, answer := make(chan struct{}, 100), make(chan struct{})
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if verb == "list" && gvr == apiserver.Pods {
+			asked <- struct{}{}
+			<-answer
+		}
+		return false
+	})
+	const readers = 50
+	results := make(chan plan.Target, readers+1)
+	read := func() { results <- r.Read(t.Context(), everywhere(queries.Labelled("n!=9"))) }
+	go read()
+	<-asked
+	s.Put(apiserver.Pods, "a", "new", nil) // the first may not know of it, all others must
+	for range readers {
+		go read()
+	}
+	r.until("all wait", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.lines) == 1 && func() bool {
+			for _, l := range r.lines {
+				return l.next != nil && l.next.waiting == readers
+			}
+			return false
+		}()
+	})
+	close(answer)
+	news := 0
+	for range readers + 1 {
+		got := <-results
+		if got.State != plan.Complete {
+			t.Fatalf("got %s %s", got.State, got.Detail)
+		}
+		if slices.Contains(queries.NamesOf(got), "new") {
+			news++
+		}
+	}
+	if news < readers {
+		t.Errorf("%d know what was there when they asked, want %d", news, readers)
+	}
+	if n := s.Asked("list pods"); n > 4 {
+		t.Errorf("%d lists", n)
+	}
+	r.until("nothing is kept", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return len(r.lines) == 0
+	})
+}
+
+// A caller whose time is over does not wait for a proof.
+func TestACallerMayLeave(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 3, "a")
+	r := newRig(t, s, everywhere())
+	answer := make(chan struct{})
+	s.SetFault(func(_ http.ResponseWriter, verb string, _ schema.GroupVersionResource, r *http.Request) bool {
+		if verb == "list" {
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := r.Read(ctx, everywhere()); got.State != plan.Unsynced {
+		t.Errorf("got %s", got.State)
+	}
+	close(answer)
+}
+
+// Namespaces that labels choose are the same before and after.
+func TestNamespacesThatAreChosen(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b", "c")
+	for _, name := range []string{"a", "b"} {
+		s.Put(apiserver.Namespaces, "", name, queries.Tier("dev"))
+	}
+	s.Put(apiserver.Namespaces, "", "c", nil)
+	q := queries.New("Pod", queries.ChosenBy("tier=dev"), func(q *snapshot.Query) { q.Namespaces.Except = []string{"b"} })
+	r := newRig(t, s, q)
+	got := r.Read(t.Context(), q)
+	if places := queries.PlacesOf(got); got.State != plan.Complete || len(places) != 7 || slices.ContainsFunc(places, func(p string) bool { return !strings.HasPrefix(p, "a/") }) {
+		t.Errorf("got %s %v", got.State, places)
+	}
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
+		if verb == "list" && gvr == apiserver.Pods {
+			s.Put(apiserver.Namespaces, "", "c", queries.Tier("dev"))
+		}
+		return false
+	})
+	if got := r.Read(t.Context(), q); got.State != plan.Unsynced {
+		t.Errorf("the namespaces have changed meanwhile, and it gives %s %v", got.State, queries.PlacesOf(got))
+	}
+}

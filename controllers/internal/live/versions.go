@@ -1,0 +1,56 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+const (
+	// pageSize is how many objects are listed at a time.
+	pageSize = 500
+	// refBytes is about what a plan.Ref takes in a list.
+	refBytes = 256
+)
+
+// ReadVersion returns the resource version of a list of a resource, in a namespace or in all, as it is now: no cache may answer.
+func (l *Reader) ReadVersion(ctx context.Context, res served.Resource, namespace string) (string, error) {
+	list, err := l.metadata.Resource(res.GVR).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	return list.ResourceVersion, nil
+}
+
+// ListVersions lists which objects of a resource there are now, in a namespace or in all, and the version of the list.
+func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespace string) (refs []plan.Ref, version string, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		pageCtx, memory := countMemory(ctx)
+		page, err := l.metadata.Resource(res.GVR).Namespace(namespace).List(pageCtx, options)
+		if err == nil {
+			err = memory.TakeBytes(int64(len(page.Items))*refBytes - memory.taken.Load())
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		for i := range page.Items {
+			o := &page.Items[i]
+			refs = append(refs, plan.Ref{Resource: res.GVR, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
+		}
+		if version != "" && page.ResourceVersion != version {
+			return nil, "", fmt.Errorf("the pages of a list of %s have different versions", res.GVR.GroupResource())
+		}
+		version = page.ResourceVersion
+		if options.Continue = page.Continue; options.Continue == "" {
+			return refs, version, nil
+		}
+	}
+}

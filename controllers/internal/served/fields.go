@@ -1,0 +1,48 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package served
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// DefinitionsGroup is the group of CustomResourceDefinitions.
+const DefinitionsGroup = "apiextensions.k8s.io"
+
+// ReadDefinedFields reads which fields the definition of a custom kind makes selectable, or says why it cannot. A kind without a definition, which
+// another API server serves, has those of its metadata.
+func ReadDefinedFields(ctx context.Context, c dynamic.Interface, r Resource) (f snapshot.FieldLabels, problem string) {
+	definitions := schema.GroupVersionResource{Group: DefinitionsGroup, Version: "v1", Resource: "customresourcedefinitions"}
+	crd, err := c.Resource(definitions).Get(ctx, r.GVR.GroupResource().String(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return snapshot.BuiltinFieldLabels(r.GVR.GroupResource()), ""
+	case err != nil:
+		return snapshot.BuiltinFieldLabels(r.GVR.GroupResource()), fmt.Sprintf("cannot find out by which fields %s may be selected: %v", r.GVR.GroupResource(), err)
+	}
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var paths []string
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if version["name"] != r.GVR.Version {
+			continue
+		}
+		selectable, _, _ := unstructured.NestedSlice(version, "selectableFields")
+		for _, s := range selectable {
+			if path, ok, _ := unstructured.NestedString(s.(map[string]any), "jsonPath"); ok {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return snapshot.CustomFieldLabels(r.Namespaced, paths), ""
+}
