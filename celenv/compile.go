@@ -270,10 +270,10 @@ type expression struct {
 	tree    *expr.Tree
 	ast     *cel.Ast
 	program *program
-	// names are the names that it reads itself, each with the first node that does.
-	names map[string]int64
-	// targets are the targets that its answer depends on, through variables too, sorted.
-	targets []string
+	// names are the names that it reads itself.
+	names map[string]expr.Reads
+	// targets are the targets that its answer depends on, through variables too, sorted. repeated are those that are read at more than one place.
+	targets, repeated []string
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
 	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
@@ -394,7 +394,7 @@ func (s *scope) checkHiddenNames(x *expression) []*expr.Error {
 	var problems []*expr.Error
 	for _, name := range slices.Sorted(maps.Keys(x.names)) {
 		if why, hidden := s.hidden[name]; hidden {
-			problems = append(problems, x.tree.LocateError(&expr.Error{Kind: expr.Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name]))
+			problems = append(problems, x.tree.LocateError(&expr.Error{Kind: expr.Invalid, Message: fmt.Sprintf("%s cannot be read here: %s", name, why)}, x.names[name].First))
 		}
 	}
 	return problems
@@ -471,18 +471,29 @@ func convertPlanError(t *expr.Tree, err error) *expr.Error {
 
 // resolveDependencies finds out what an expression depends on. A variable stands for its own expression.
 func (s *scope) resolveDependencies(x *expression) {
-	for name := range x.names {
+	for name, reads := range x.names {
 		if s.targets[name] {
 			x.targets = append(x.targets, name)
+			x.repeated = append(x.repeated, slices.Repeat([]string{name}, min(reads.Count-1, 1))...)
 		}
 		x.readsTime = x.readsTime || name == nameTime
 		if v := s.variables[name]; v != nil && v.expression != nil {
-			x.targets = append(x.targets, v.expression.targets...)
+			x.targets, x.repeated = append(x.targets, v.expression.targets...), append(x.repeated, v.expression.repeated...)
+			if reads.Count > 1 {
+				x.repeated = append(x.repeated, v.expression.targets...)
+			}
 			x.readsTime = x.readsTime || v.expression.readsTime
 		}
 	}
 	slices.Sort(x.targets)
+	for i, target := range x.targets {
+		if i > 0 && target == x.targets[i-1] {
+			x.repeated = append(x.repeated, target)
+		}
+	}
 	x.targets = slices.Compact(x.targets)
+	slices.Sort(x.repeated)
+	x.repeated = slices.Clip(slices.Compact(x.repeated))
 }
 
 // canMove says that a value can change as time passes, while an expression reads it.

@@ -5,7 +5,6 @@ package celenv
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -54,56 +53,44 @@ func (p *ruleProgram) listExpressions() []*expression {
 	return all
 }
 
-// findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name, other than the one of its
-// items, and warns of them: they are confirmed as a whole. The target of its items needs no other proof: a request carries the version
-// that was decided on. Items of several targets may be compared with each other anywhere but in forEach itself.
-func (b *builder) findUnprovenTargets(s *scope, rule *v1alpha1.Rule, p *ruleProgram) {
+// findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name: they are proved as a whole. The
+// target of its items needs a proof only if the decision on one depends on others: a request carries the version of its item.
+func (s *scope) findUnprovenTargets(rule *v1alpha1.Rule, p *ruleProgram) (unproven []string) {
 	own := s.findIteratedTargets(p.forEach)
 	known := map[string]bool{}
-	if len(own) == 1 {
-		known[own[0]] = true
-	}
 	for _, c := range rule.Confirm {
 		known[c.Target] = true
 	}
 	if known[v1alpha1.ConfirmAll] {
-		return
-	}
-	for _, x := range []*expression{p.forEach, p.when, p.keepExpression, p.unless} {
-		if x == nil {
-			continue
+		for _, target := range p.joinedTargets {
+			known[target] = true
 		}
+	}
+	comparesItems := rule.GroupBy != "" || rule.Keep != nil
+	for _, x := range p.listDecisive() {
 		for _, target := range x.targets {
-			if known[target] || x == p.forEach && slices.Contains(own, target) {
+			if x == p.forEach && !comparesItems && slices.Contains(own, target) && !slices.Contains(x.repeated, target) {
 				continue
 			}
-			known[target] = true
-			p.unprovenTargets = append(p.unprovenTargets, target)
-			w := expr.Warning{
-				Path:    x.path,
-				Message: fmt.Sprintf("rule %q joins target %q without confirm", rule.Name, target),
-				Hint:    fmt.Sprintf("all of it is read live before anything is done: add {target: %s, name: ...} to confirm, to read only what an item rests on", target),
+			if !known[target] {
+				known[target] = true
+				unproven = append(unproven, target)
 			}
-			w.Line, w.Column = x.tree.FindPlace(s.findTargetNode(x, target))
-			w.Snippet = expr.MakeSnippet(x.tree.Source, w.Line, w.Column)
-			b.programs.warnings = append(b.programs.warnings, w)
 		}
 	}
+	return unproven
 }
 
-// findTargetNode finds the first node of an expression that depends on a target.
-func (s *scope) findTargetNode(x *expression, target string) int64 {
-	found := x.tree.Root.ID()
-	for i, name := range slices.Sorted(maps.Keys(x.names)) {
-		v := s.variables[name]
-		if name != target && (v == nil || v.expression == nil || !slices.Contains(v.expression.targets, target)) {
-			continue
-		}
-		if id := x.names[name]; i == 0 || found == x.tree.Root.ID() || x.tree.IsBefore(id, found) {
-			found = id
-		}
+// listDecisive gives the expressions of a rule that decide on items, and what is done with them.
+func (p *ruleProgram) listDecisive() []*expression {
+	all := []*expression{p.forEach, p.when, p.forExpression, p.groupBy, p.keepExpression, p.unless}
+	for _, o := range p.orderBy {
+		all = append(all, o.expression)
 	}
-	return found
+	for _, a := range p.actions {
+		all = append(all, a.when, a.object, a.patch)
+	}
+	return slices.DeleteFunc(all, func(x *expression) bool { return x == nil })
 }
 
 // findIteratedTargets finds the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/budget"
@@ -43,44 +44,51 @@ func TestReadsSeeThroughVariables(t *testing.T) {
 
 func readsTime(x *expression) bool { return x != nil && x.readsTime }
 
-func TestJoinsWithoutConfirmAreWarnedOf(t *testing.T) {
-	cases := map[string]struct {
+func TestWhatARuleRestsOnIsProved(t *testing.T) {
+	three := intstr.FromInt32(3)
+	for name, tc := range map[string]struct {
 		forEach, when, unless string
+		change                func(*v1alpha1.Rule)
 		confirm               []v1alpha1.Confirm
-		want                  []string // the fields and places
+		want                  []string
 	}{
-		"Confirmed":               {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", []v1alpha1.Confirm{{Target: "nodes"}}, nil},
-		"All confirmed":           {"pods.items", "!(item.spec.nodeName in variables.nodesByName) && config == null", "", []v1alpha1.Confirm{{Target: "*"}}, nil},
-		"Not confirmed":           {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, []string{"rules[0].when 1:43 nodes"}},
-		"Another confirmed":       {"pods.items", "item.x in nodes.items && config == null", "", []v1alpha1.Confirm{{Target: "config"}}, []string{"rules[0].when 1:11 nodes"}},
-		"Unless, once each":       {"pods.items", "nodes == null", "nodes == null || config == null", nil, []string{"rules[0].when 1:1 nodes", "rules[0].unless 1:18 config"}},
-		"Own":                     {"pods.items", "pods.items.size() > 3", "", nil, nil},
-		"No join":                 {"pods.items.filter(p, has(p.x)).sortBy(p, p.x)", "true", "", nil, nil},
-		"In the list":             {"pods.items.filter(p, p.x in variables.nodesByName)", "true", "", nil, []string{"rules[0].forEach 1:39 nodes"}},
-		"Bound":                   {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, []string{"rules[0].forEach 1:17 nodes"}},
-		"Through a variable":      {"variables.running", "has(item.x)", "", nil, nil},
-		"Rule's variable":         {"variables.running", "variables.own", "", nil, []string{"rules[0].when 1:11 config"}},
-		"Several targets":         {"(pods.items + nodes.items).filter(x, has(x.x)) + params.list", "config == null", "", nil, []string{"rules[0].when 1:1 config"}},
-		"Held against each other": {"pods.items + nodes.items", "item.x in nodes.items.map(n, n.x)", "", nil, []string{"rules[0].when 1:11 nodes"}},
-		"Bound twice":             {"cel.bind(p, pods.items, p + p)", "pods.items.size() > 3", "", nil, nil},
-		"Of no target":            {"params.list", "item in nodes.items", "", nil, []string{"rules[0].when 1:9 nodes"}},
-	}
-	c := newCompiler(t, budget.Limits{})
-	for name, tc := range cases {
+		"Confirmed":               {"pods.items", "!(item.spec.nodeName in variables.nodesByName)", "", nil, []v1alpha1.Confirm{{Target: "nodes"}}, nil},
+		"All confirmed":           {"pods.items", "!(item.spec.nodeName in variables.nodesByName) && config == null", "", nil, []v1alpha1.Confirm{{Target: "*"}}, nil},
+		"Not confirmed":           {"pods.items", "true && !(item.spec.nodeName in variables.nodesByName)", "", nil, nil, []string{"nodes"}},
+		"All, and kept":           {"pods.items", "nodes == null", "", func(r *v1alpha1.Rule) { r.Keep = &three }, []v1alpha1.Confirm{{Target: "*"}}, []string{"pods"}},
+		"Another confirmed":       {"pods.items", "item.x in nodes.items && config == null", "", nil, []v1alpha1.Confirm{{Target: "config"}}, []string{"nodes"}},
+		"Unless, once each":       {"pods.items", "nodes == null", "nodes == null || config == null", nil, nil, []string{"nodes", "config"}},
+		"Own":                     {"pods.items", "pods.items.size() > 3", "", nil, nil, []string{"pods"}},
+		"Own, confirmed":          {"pods.items", "pods.items.size() > 3", "", nil, []v1alpha1.Confirm{{Target: "pods"}}, nil},
+		"Own, in the list":        {"pods.items.filter(p, pods.items.exists(q, q.x == p.y))", "true", "", nil, nil, []string{"pods"}},
+		"Own, through variables":  {"variables.near", "true", "", nil, nil, []string{"pods"}},
+		"Own, through a variable": {"pods.items", "variables.running.size() > 3", "", nil, nil, []string{"pods"}},
+		"No join":                 {"pods.items.filter(p, has(p.x)).sortBy(p, p.x)", "true", "", nil, nil, nil},
+		"A loop of that name":     {"pods.items.filter(pods, has(pods.x))", "true", "", nil, nil, nil},
+		"In the list":             {"pods.items.filter(p, p.x in variables.nodesByName)", "true", "", nil, nil, []string{"nodes"}},
+		"Bound":                   {"cel.bind(names, nodes.items.map(n, n.x), pods.items.filter(p, p.x in names))", "true", "", nil, nil, []string{"nodes"}},
+		"A list in a variable":    {"variables.running", "has(item.x)", "", nil, nil, nil},
+		"Rule's variable":         {"variables.running", "variables.own", "", nil, nil, []string{"config"}},
+		"Several targets":         {"(pods.items + nodes.items).filter(x, has(x.x)) + params.list", "config == null", "", nil, nil, []string{"config"}},
+		"Held against each other": {"pods.items + nodes.items", "item.x in nodes.items.map(n, n.x)", "", nil, nil, []string{"nodes"}},
+		"Of no target":            {"params.list", "item in nodes.items", "", nil, nil, []string{"nodes"}},
+		"Kept":                    {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.Keep = &three }, nil, []string{"pods"}},
+		"Grouped":                 {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.GroupBy = "item.x" }, nil, []string{"pods"}},
+		"Grouped by another":      {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.GroupBy = "string(config)" }, nil, []string{"config", "pods"}},
+		"Ordered by another":      {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: "config"}} }, nil, []string{"config"}},
+		"For":                     {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.For = "config.x" }, nil, []string{"config"}},
+		"Action":                  {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.Actions[0].When = "config == null" }, nil, []string{"config"}},
+		"Told only":               {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.Reason = "string(config)" }, nil, nil},
+	} {
 		t.Run(name, func(t *testing.T) {
-			rule := v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: tc.when, Unless: tc.unless, Confirm: tc.confirm, Variables: variablesOf([]string{"own: config == null"})}
-			p, errs := c.Compile(t.Context(), podWork([]string{nodesByName, "running: pods.items.filter(p, has(p.status))"}, rule))
-			if len(errs) > 0 {
-				t.Fatal(errs.ToAggregate())
+			rule := v1alpha1.Rule{Name: "r", ForEach: tc.forEach, When: tc.when, Unless: tc.unless, Confirm: tc.confirm, Variables: variablesOf([]string{"own: config == null"}), Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}
+			if tc.change != nil {
+				tc.change(&rule)
 			}
-			var got []string
-			for _, w := range p.Warnings() {
-				var target string
-				if _, err := fmt.Sscanf(w.Message, `rule "r" joins target %q without confirm`, &target); err != nil {
-					t.Errorf("%v: %s", err, w.Message)
-				}
-				got = append(got, fmt.Sprintf("%s %d:%d %s", w.Path, w.Line, w.Column, target))
-			}
+			p := compileWork(t, budget.Limits{}, podWork([]string{nodesByName, "running: pods.items.filter(p, has(p.status))", "near: variables.running.filter(p, variables.running.exists(q, q.x == p.y))"}, rule))
+			got := p.rules[0].unprovenTargets
+			slices.Sort(got)
+			slices.Sort(tc.want)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

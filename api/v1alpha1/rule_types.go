@@ -86,8 +86,8 @@ type Rule struct {
 	Unless string `json:"unless,omitempty"`
 
 	// What to read from the API server, instead of the watch cache, before acting on an item. The rule is evaluated again
-	// with the results. Use it to prove that something does not exist, such as the Node of a Pod. Defaults to a list of
-	// each target that the rule reads, other than the target of its items.
+	// with the results. It is needed only to read less: without it, every target that the decision on an item depends on
+	// is confirmed as a whole, by a proof that the watch is as new as the API server, or by a list.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -136,7 +136,7 @@ const ConfirmAll = "*"
 
 // Confirm selects what to read from the API server before acting on an item.
 type Confirm struct {
-	// The name of the target to read. "*" (quoted) lists all targets that the rule depends on, except the target
+	// The name of the target to read. "*" (quoted) reads all targets that the rule depends on, except the target
 	// of its items.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -144,7 +144,7 @@ type Confirm struct {
 	Target string `json:"target"`
 
 	// A CEL expression that returns the name of the object to read, or a list of names. "" and [] read nothing. Without
-	// it, the operator lists the whole target.
+	// it, the operator reads the whole target.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384

@@ -85,10 +85,15 @@ func ListChildren(e ast.Expr) []ast.Expr {
 	}
 }
 
-// CollectReads gives the variables that the expression reads, other than those of its own loops, each with the first node that
-// does so in the order of the source.
-func (t *Tree) CollectReads() map[string]int64 {
-	first := map[string]int64{}
+// Reads says how often an expression reads a variable, and which node is the first that does so in the order of the source.
+type Reads struct {
+	First int64
+	Count int
+}
+
+// CollectReads gives the variables that the expression reads, other than those of its own loops.
+func (t *Tree) CollectReads() map[string]Reads {
+	all := map[string]Reads{}
 	for id, at := range t.Nodes {
 		if at.Expr.Kind() != ast.IdentKind {
 			continue
@@ -97,11 +102,14 @@ func (t *Tree) CollectReads() map[string]int64 {
 		if !global && IsBound(name, at.Loops) {
 			continue
 		}
-		if known, found := first[name]; !found || t.IsBefore(id, known) {
-			first[name] = id
+		known, found := all[name]
+		if !found || t.IsBefore(id, known.First) {
+			known.First = id
 		}
+		known.Count++
+		all[name] = known
 	}
-	return first
+	return all
 }
 
 // IsBefore says whether a node stands before another one in the source.

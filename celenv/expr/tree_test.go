@@ -77,8 +77,11 @@ func TestCollectReads(t *testing.T) {
 func TestCollectReadsFindsTheFirst(t *testing.T) {
 	tree := parse(t, "b.x == 1 ||\n a.y && a.z")
 	reads := tree.CollectReads()
+	if reads["a"].Count != 2 || reads["b"].Count != 1 {
+		t.Errorf("the variables are read %d and %d times, want 2 and 1", reads["a"].Count, reads["b"].Count)
+	}
 	for name, want := range map[string][2]int{"b": {1, 1}, "a": {2, 2}} {
-		if line, column := tree.FindPlace(reads[name]); line != want[0] || column != want[1] {
+		if line, column := tree.FindPlace(reads[name].First); line != want[0] || column != want[1] {
 			t.Errorf("%s is at %d:%d, want %d:%d", name, line, column, want[0], want[1])
 		}
 	}

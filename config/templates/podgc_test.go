@@ -4,7 +4,6 @@
 package templates_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -25,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -186,16 +186,13 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 	c.holds = first.Holds
 	last := first
 	for len(last.Confirm) > 0 {
-		found := map[plan.Read]*plan.Object{}
-		for _, r := range last.Confirm {
-			if w.failing {
+		if w.failing {
+			for _, r := range last.Confirm {
 				in.Unreadable[r] = "the server is on fire"
-				continue
 			}
-			found[r] = w.readLive(ctx, readers[live], c.work, r)
-			in.Confirmed[r] = true
+		} else {
+			liveconfirm.ReadLive(ctx, readers[live], &in, last.Confirm, liveconfirm.Never)
 		}
-		in.Snapshot = in.Snapshot.WithLive(found)
 		last = plan.ComputePlan(ctx, in)
 	}
 	c.holds = last.Holds
@@ -206,14 +203,6 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 	for i := range acting.Steps {
 		w.act(&acting.Steps[i], gone)
 	}
-}
-
-func (w *world) readLive(ctx context.Context, r snapshot.Reader, work *v1alpha1.Work, read plan.Read) *plan.Object {
-	found, _, state, detail := snapshot.ReadObject(ctx, r, "", &work.Targets[read.Target], read.Namespace, read.Name)
-	if state != plan.Complete {
-		w.t.Fatalf("%v: %s", read, detail)
-	}
-	return found
 }
 
 // act carries a step out: a patch is remembered, a deletion too, and the views stay.

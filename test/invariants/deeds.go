@@ -119,7 +119,7 @@ func (j *judge) selfDeletions() {
 }
 
 // reads says that a request is the live read of a target: a GET of the one that is named, else a LIST of exactly those
-// that its selectors mean. A LIST with resourceVersion=0 is how watches begin: its answer may be of any age.
+// that its selectors mean, or of all, by which a watch is compared or proved to be new. A LIST with resourceVersion=0 is how watches begin: its answer may be of any age.
 func reads(e *cluster.Event, namespace string, t *v1alpha1.ClusterTarget) bool {
 	r := &t.Reference
 	if e.ObjectRef.APIGroup != r.APIGroup || !isKind(e.ObjectRef.Resource, r.Reference) || e.ObjectRef.Subresource != "" || !inScope(e.ObjectRef.Namespace, namespace, r) {
@@ -144,7 +144,19 @@ func reads(e *cluster.Event, namespace string, t *v1alpha1.ClusterTarget) bool {
 	if r.Name != "" {
 		want = strings.Trim("metadata.name="+r.Name+","+want, ",")
 	}
-	return e.Verb == "list" && query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+	if e.Verb != "list" {
+		return false
+	}
+	if provesFresh(query, r) {
+		return true
+	}
+	return query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+}
+
+// provesFresh says that a LIST is the beginning of a proof that a watch is as new as the API server: of all that the watch has, which is more
+// than a target with selectors means.
+func provesFresh(query url.Values, r *v1alpha1.ClusterReference) bool {
+	return r.Name == "" && query.Get("labelSelector") == "" && query.Get("fieldSelector") == "" && query.Get("resourceVersion") == ""
 }
 
 // inScope says that a read was made where a target's objects may be: in the cluster as a whole, in the Cleaner's namespace,

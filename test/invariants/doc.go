@@ -22,7 +22,8 @@
 //	    fingerprint of the spec. A Cleaner itself is deleted by the resourceVersion of a state in which its run has the
 //	    result Completed, and never while it is Recurring.
 //	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live: by a GET of its
-//	    name, or by a LIST with exactly its selectors that no cache may answer. The last such read was a success, or a
+//	    name, or by a LIST with exactly its selectors that no cache may answer, or without any, such as those by which the
+//	    operator proves that a watch knows all. The last such read was a success, or a
 //	    404 where a missing target counts as null. A target that does may go unread: discovery says that its kind is not
 //	    served. What the answer was made into is not seen. So it is in the 11 s before each deed of a Recurring Cleaner for
 //	    the targets that its conditions name, directly or through variables, for all that expressions see if it deletes a

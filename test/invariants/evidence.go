@@ -108,23 +108,29 @@ func (j *judge) confirmed(d *deed) {
 	}
 }
 
-// rests are the targets that have to be read live as a whole before anything is done by a rule: those that conditions name,
-// all that expressions see where a target is deleted, and those that the rule confirms without a name.
+// rests are the targets that have to be confirmed as a whole before anything is done by a rule: those that conditions name,
+// all that expressions see where a target is deleted, those that the rule confirms without a name, and those that its decision
+// names and that it does not confirm by a name.
 func rests(work *v1alpha1.Work, rule string) []*v1alpha1.ClusterTarget {
-	text := strings.Join(work.Conditions, "\n")
-	for range work.Variables { // one may read another
-		for _, v := range work.Variables {
-			if mentions(text, "variables."+v.Name) && !strings.Contains(text, v.Expression) {
-				text += "\n" + v.Expression
+	text := unfold(strings.Join(work.Conditions, "\n"), work.Variables)
+	deletes := slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
+	whole, byName := map[string]bool{}, map[string]bool{}
+	for i := range work.Rules {
+		r := &work.Rules[i]
+		if r.Name != rule {
+			continue
+		}
+		for _, c := range r.Confirm {
+			if c.Name == "" {
+				whole[c.Target] = true
+			} else {
+				byName[c.Target] = true
 			}
 		}
-	}
-	deletes := slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
-	whole := map[string]bool{}
-	for i := range work.Rules {
-		for _, c := range work.Rules[i].Confirm {
-			if work.Rules[i].Name == rule && c.Name == "" {
-				whole[c.Target] = true
+		decides := decision(r, work.Variables)
+		for _, t := range work.Targets {
+			if mentions(decides, t.Name) {
+				whole[t.Name] = !byName[t.Name]
 			}
 		}
 	}
@@ -135,6 +141,38 @@ func rests(work *v1alpha1.Work, rule string) []*v1alpha1.ClusterTarget {
 		}
 	}
 	return out
+}
+
+// decision is all that a rule decides by, but for the beginning of its forEach: the target that it goes through, unless it compares
+// the items of that.
+func decision(r *v1alpha1.Rule, variables []v1alpha1.Variable) string {
+	list := r.ForEach
+	if r.Keep == nil && r.GroupBy == "" {
+		list = regexp.MustCompile(`^\w+\.items`).ReplaceAllString(list, "")
+	}
+	parts := []string{list, r.When, r.For, r.GroupBy, r.Unless}
+	if r.Keep != nil {
+		parts = append(parts, r.Keep.StrVal)
+	}
+	for _, o := range r.OrderBy {
+		parts = append(parts, o.Expression)
+	}
+	for _, a := range r.Actions {
+		parts = append(parts, a.When, a.Object)
+	}
+	return unfold(strings.Join(parts, "\n"), slices.Concat(r.Variables, variables))
+}
+
+// unfold adds to expressions those of the variables that they name.
+func unfold(text string, variables []v1alpha1.Variable) string {
+	for range variables { // one may read another
+		for _, v := range variables {
+			if mentions(text, "variables."+v.Name) && !strings.Contains(text, v.Expression) {
+				text += "\n" + v.Expression
+			}
+		}
+	}
+	return text
 }
 
 // mentions says that an expression has a name in it, as a word of its own, and no field of something else.

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/test/sink"
@@ -148,6 +150,17 @@ func confirming(s *tale) {
 	s.o.Common().Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods"}}
 }
 
+// joining has its rule look at Nodes too.
+func joining(s *tale) {
+	gated(s)
+	s.o.Common().Conditions = nil
+	if c, ok := s.o.(*v1alpha1.Cleaner); ok {
+		c.Spec.Targets = append(c.Spec.Targets, v1alpha1.Target{Name: "nodes", Reference: v1alpha1.Reference{Version: "v1", Kind: "Node"}})
+	}
+	s.o.Common().Variables = []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+	s.o.Common().Rules[0].When = "!(item.spec.nodeName in variables.byName)"
+}
+
 // templated has a template do what gated does.
 func templated(s *tale) {
 	gated(s)
@@ -255,7 +268,22 @@ func TestCheckJudgesRules(t *testing.T) {
 		}, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
 		"NamedOtherwise": {first: func(s *tale) { gated(s); s.o.Common().Conditions = []string{"other.pods > 0"} }, then: func(s *tale) { s.does(verbDelete, a) }},
 		"Confirmed":      {first: confirming, then: func(s *tale) { s.lists(200); s.does(verbDelete, a) }},
-		"NotConfirmed":   {first: confirming, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"JoinNotProved":  {first: joining, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"JoinProved": {first: joining, then: func(s *tale) {
+			s.asked("list", "/api/v1/nodes?limit=1", 200)
+			s.Audit[len(s.Audit)-1].ObjectRef = &auditv1.ObjectReference{Resource: "nodes", APIVersion: "v1"}
+			s.does(verbDelete, a)
+		}},
+		"JoinNamed": {first: func(s *tale) {
+			joining(s)
+			s.o.Common().Rules[0].Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.spec.nodeName"}}
+		}, then: func(s *tale) { s.does(verbDelete, a) }},
+		"KeptNotProved": {first: func(s *tale) {
+			gated(s)
+			s.o.Common().Conditions = nil
+			s.o.Common().Rules[0].Keep = new(intstr.FromInt32(3))
+		}, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"NotConfirmed": {first: confirming, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
 		"ByATemplate": {first: func(s *tale) { templated(s) }, then: func(s *tale) {
 			s.wait()
 			s.does(verbDelete, a)
