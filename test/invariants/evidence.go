@@ -143,14 +143,17 @@ func rests(work *v1alpha1.Work, rule string) []*v1alpha1.ClusterTarget {
 	return out
 }
 
-// decision is all that a rule decides by, but for the beginning of its forEach: the target that it goes through, unless it compares
-// the items of that.
+// listed are the targets that a list begins with, also as parts of a sum.
+var listed = regexp.MustCompile(`(?m)(^|[+(])\s*\w+\.items\b`)
+
+// decision is all that a rule decides by, but for the targets that its forEach goes through, unless it compares their items.
 func decision(r *v1alpha1.Rule, variables []v1alpha1.Variable) string {
-	list := r.ForEach
+	variables = slices.Concat(r.Variables, variables)
+	list := unfold(r.ForEach, variables)
 	if r.Keep == nil && r.GroupBy == "" {
-		list = regexp.MustCompile(`^\w+\.items`).ReplaceAllString(list, "")
+		list = listed.ReplaceAllString(list, "$1")
 	}
-	parts := []string{list, r.When, r.For, r.GroupBy, r.Unless}
+	parts := []string{r.When, r.For, r.GroupBy, r.Unless}
 	if r.Keep != nil {
 		parts = append(parts, r.Keep.StrVal)
 	}
@@ -160,7 +163,7 @@ func decision(r *v1alpha1.Rule, variables []v1alpha1.Variable) string {
 	for _, a := range r.Actions {
 		parts = append(parts, a.When, a.Object)
 	}
-	return unfold(strings.Join(parts, "\n"), slices.Concat(r.Variables, variables))
+	return list + "\n" + unfold(strings.Join(parts, "\n"), variables)
 }
 
 // unfold adds to expressions those of the variables that they name.
