@@ -119,11 +119,12 @@ mutants: ## Plant mistakes in the code, one at a time, and say which of them no 
 FUZZTIME ?= 10m
 
 .PHONY: fuzz
-fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records, statuses, events of watches.
+fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records, statuses, events of watches; and play 400 histories of watches that fail.
 	$(GO) test -run='^$$' -fuzz='^FuzzReview$$' -fuzztime=$(FUZZTIME) ./webhooks
 	$(GO) test -run='^$$' -fuzz='^FuzzRecord$$' -fuzztime=$(FUZZTIME) ./controllers/internal/actuate/helm
 	$(GO) test -run='^$$' -fuzz='^FuzzStatus$$' -fuzztime=$(FUZZTIME) ./controllers/plan/life
 	$(GO) test -run='^$$' -fuzz='^FuzzWatchEvents$$' -fuzztime=$(FUZZTIME) ./controllers/internal/wire
+	FRESHNESS_ROUNDS=400 $(GO) test -run='^TestEachAnswerWasTrueSinceItWasAskedFor$$' -timeout=30m ./controllers/internal/freshness
 
 ##@ Build and run
 

@@ -73,7 +73,7 @@ func NewFactory(config Config) (*Factory, error) {
 		return nil, err
 	}
 	return &Factory{
-		config: config, shelf: helm.NewShelf(), prover: freshness.NewProver(config.Watches, operator, config.Metrics), made: map[identity.Account]weak.Pointer[Set]{},
+		config: config, shelf: helm.NewShelf(), prover: freshness.NewProver(config.Watches, operator, config.Metrics, config.Clock), made: map[identity.Account]weak.Pointer[Set]{},
 	}, nil
 }
 

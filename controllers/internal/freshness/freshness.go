@@ -14,12 +14,14 @@ package freshness
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/live"
@@ -36,8 +38,10 @@ const (
 	// patience is how long a proof waits for a watch, and pause is how long it waits until it compares a list once more.
 	patience = time.Second
 	pause    = 50 * time.Millisecond
-	// maxRequest is how long the requests of a proof may take, in all.
-	maxRequest = 8 * time.Second
+	// maxDuration is how long a proof may take in all, and pauseAfterFailure is for how long nothing of a place is proved after one has failed: those who wait for a
+	// proof in vain have less time for a live read.
+	maxDuration       = 5 * time.Second
+	pauseAfterFailure = 10 * time.Second
 	// listsAtATime is how many lists are compared at a time, and maxListBytes what the requests of a proof may take.
 	listsAtATime = 4
 	maxListBytes = 64 << 20
@@ -57,12 +61,15 @@ type Prover struct {
 	watches  *watches.Engine
 	requests *live.Reader
 	metrics  Metrics
+	clock    clock.PassiveClock
 	few      int
 	patience time.Duration
 	lists    chan struct{}
 
 	mu    sync.Mutex
 	lines map[watches.Place]*line
+	// resting are the places where a proof has failed, and until when nothing is proved there.
+	resting map[watches.Place]time.Time
 }
 
 var _ snapshot.Reader = (*Prover)(nil)
@@ -78,8 +85,11 @@ type proof struct {
 }
 
 // NewProver returns a Prover for watches, which asks the API server through requests.
-func NewProver(w *watches.Engine, requests *live.Reader, m Metrics) *Prover {
-	return &Prover{watches: w, requests: requests, metrics: m, few: few, patience: patience, lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}}
+func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
+	return &Prover{
+		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience,
+		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, resting: map[watches.Place]time.Time{},
+	}
 }
 
 // Read answers a query with what there was at a moment after it was called. It is Unsynced where that cannot be proved, or costs no less than to read
@@ -117,7 +127,7 @@ func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) plan.Target {
 	if len(q.Namespaces.Names) > live.FewNamespaces {
 		near = all // a live read lists all
 	}
-	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all {
+	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all || p.isResting(place) {
 		return unproven()
 	}
 	version := p.awaitProof(ctx, place, all <= p.few)
@@ -160,9 +170,27 @@ func (p *Prover) proveAll(ctx context.Context, place watches.Place, l *line, isF
 	for next := p.takeNext(place, l); next != nil; next = p.takeNext(place, l) {
 		result := failed
 		_ = contain.CatchPanic(func() { next.version, result = p.prove(ctx, place, isFew) })
+		if result == failed {
+			p.startRest(place)
+		}
 		close(next.done)
 		p.metrics.CountProof(result)
 	}
+}
+
+// startRest has nothing proved of a place for some time.
+func (p *Prover) startRest(place watches.Place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	maps.DeleteFunc(p.resting, func(_ watches.Place, until time.Time) bool { return !now.Before(until) })
+	p.resting[place] = now.Add(pauseAfterFailure)
+}
+
+func (p *Prover) isResting(place watches.Place) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clock.Now().Before(p.resting[place])
 }
 
 // takeNext returns the next proof to be made, and drops the line if there is none.
@@ -178,7 +206,7 @@ func (p *Prover) takeNext(place watches.Place, l *line) *proof {
 
 // prove makes one proof, and returns the version that was reached; "" if none was.
 func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (version string, result string) {
-	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxRequest)
+	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxDuration)
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
 	if !isFew {
@@ -186,7 +214,7 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (ve
 		if err != nil || !isSince(version, before) {
 			return "", failed
 		}
-		if p.awaitVersion(ctx, place, version, p.patience) {
+		if version != before && p.awaitVersion(ctx, place, version, p.patience) { // some API servers give all lists the same version
 			return version, reached
 		}
 	}
@@ -200,6 +228,8 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (ve
 		switch {
 		case p.watches.ConfirmList(place, list, version):
 			return version, compared
+		case version == before:
+			return "", failed
 		case p.awaitVersion(patient, place, version, pause):
 			return version, reached
 		}

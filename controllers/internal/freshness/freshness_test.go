@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/internal/watches"
@@ -114,12 +115,13 @@ type rig struct {
 	server *apiserver.Server
 	gate   *gate
 	counts *counts
+	clock  *clocktesting.FakePassiveClock
 }
 
 // newRig returns a rig that watches what the queries ask for.
 func newRig(t *testing.T, s *apiserver.Server, qs ...snapshot.Query) *rig {
 	t.Helper()
-	r := &rig{t: t, server: s, gate: &gate{}, counts: &counts{of: map[string]int{}}}
+	r := &rig{t: t, server: s, gate: &gate{}, counts: &counts{of: map[string]int{}}, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))}
 	config := s.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gatedTransport{next, r.gate} })
 	engine, err := watches.New(watches.Options{Config: config, Clock: clock.RealClock{}, RetryEvery: 200 * time.Millisecond})
@@ -130,7 +132,7 @@ func newRig(t *testing.T, s *apiserver.Server, qs ...snapshot.Query) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Prover = NewProver(engine, requests, r.counts)
+	r.Prover = NewProver(engine, requests, r.counts, r.clock)
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -212,6 +214,18 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 	}
 }
 
+// An API server that gives all lists the same version proves nothing by it.
+func TestAVersionThatStaysProvesNothing(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b")
+	r := newRig(t, s, everywhere())
+	r.few, r.patience = 1, 100*time.Millisecond
+	s.RemoveSilently(apiserver.Pods, "a", "p0000")
+	if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced {
+		t.Errorf("got %s with %d objects", got.State, len(got.Objects))
+	}
+}
+
 // While a watch is behind, nothing is proved, and what it has missed is read live.
 func TestAWatchThatIsBehindProvesNothing(t *testing.T) {
 	for name, few := range map[string]int{"Few": 500, "Many": 1} {
@@ -230,8 +244,16 @@ func TestAWatchThatIsBehindProvesNothing(t *testing.T) {
 			if names := queries.NamesOf(got); got.State != plan.Complete || !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
 				t.Errorf("live reads give %s %v", got.State, names)
 			}
+			asked := s.Asked("list pods")
+			if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced || s.Asked("list pods") != asked {
+				t.Errorf("after one failure it is tried again at once: %s", got.State)
+			}
 			r.gate.open()
-			r.until("it has caught up", func() bool { return r.Read(t.Context(), everywhere()).State == plan.Complete })
+			r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
+			r.until("it has caught up", func() bool {
+				r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
+				return r.Read(t.Context(), everywhere()).State == plan.Complete
+			})
 			if names := queries.NamesOf(r.Read(t.Context(), everywhere())); !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
 				t.Errorf("it gives %v", names)
 			}

@@ -1,0 +1,92 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// While the watch of a large target lags, a rule that counts its items is not carried out by what the watch shows: it would keep one too few. When
+// the watch is as new as the API server, that is proved by a request for one object, and nothing is listed as a whole.
+func TestARuleThatCountsDoesNotTrustAWatchThatLags(t *testing.T) {
+	const objects = 601
+	l := newLab(t, alone(t))
+	names := make([]string, objects)
+	for n := range names {
+		names[n] = fmt.Sprintf("map-%03d", n)
+	}
+	l.labelled(nil, names...)
+	var watch lag
+	var proofs, lists atomic.Int64
+	tamper := func(r *http.Request) fault {
+		if q := r.URL.Query(); r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps") && !q.Has("watch") {
+			switch {
+			case q.Get("limit") == "1":
+				proofs.Add(1)
+			case !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList"):
+				lists.Add(1)
+			}
+		}
+		return 0
+	}
+	through(t, l.env, tamper, func(r *http.Response) {
+		if strings.Contains(r.Request.URL.Path, "/configmaps") && r.Request.URL.Query().Has("watch") {
+			r.Body = lagging{r.Body, &watch}
+		}
+	}, lone()...)
+	keeps := func(n int) string {
+		return stays("", shopMaps+fmt.Sprintf(`
+  rules:
+  - name: old
+    forEach: maps.items
+    when: "true"
+    orderBy: [{expression: item.metadata.name}]
+    keep: %d
+    actions: [{delete: {}}]`, n))
+	}
+	l.apply(cleanerYAML("c", keeps(objects)))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+
+	watch.Lock()
+	catchUp := sync.OnceFunc(watch.Unlock)
+	t.Cleanup(catchUp)
+	if err := l.Delete(l.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: names[0]}}); err != nil {
+		t.Fatal(err)
+	}
+	l.apply(cleanerYAML("c", keeps(objects-1)))
+	l.eventually("the operator has asked", func() string {
+		if proofs.Load() == 0 || lists.Load() == 0 {
+			return fmt.Sprintf("%d proofs were begun, and it was listed %d times", proofs.Load(), lists.Load())
+		}
+		return ""
+	})
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonUnconfirmed)
+	if n := len(l.left()); n != objects-1 {
+		t.Errorf("%d objects are left, want %d", n, objects-1)
+	}
+
+	catchUp()
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	before := lists.Load()
+	l.apply(cleanerYAML("c", keeps(objects-11)))
+	l.eventually("ten are gone", func() string {
+		if n := len(l.left()); n != objects-11 {
+			return fmt.Sprintf("%d are left", n)
+		}
+		return ""
+	})
+	if n := lists.Load() - before; n > 0 {
+		t.Errorf("all were listed %d times", n)
+	}
+}
