@@ -103,7 +103,7 @@ func allowed() map[string][]string {
 		"config/crd":                                  {},
 		"cmd/manager":                                 {"api/protection", "api/v1alpha1", "api/validation", "cmd/internal/protectedkinds", "cmd/internal/version", "controllers", "controllers/cachetrim", "controllers/jsontrim", "controllers/leaderlease", "controllers/requestdeadline", "controllers/signing", "controllers/signing/keyring", "webhooks", "webhooks/serving"},
 		"cmd/kubectl-cleaner/internal/casetest":       {"api/protection", "api/v1alpha1", "cmd/kubectl-cleaner/internal/manifests", "cmd/kubectl-cleaner/internal/output", "cmd/kubectl-cleaner/internal/planning", "controllers/plan", "controllers/plan/planjson", "controllers/snapshot"},
-		"cmd/kubectl-cleaner/internal/manifests":      {"api/v1alpha1", "api/validation", "celenv", "cmd/kubectl-cleaner/internal/output", "config/crd", "config/templates", "controllers/snapshot"},
+		"cmd/kubectl-cleaner/internal/manifests":      {"api/v1alpha1", "api/validation", "celenv", "celenv/expr", "cmd/kubectl-cleaner/internal/output", "config/crd", "config/templates", "controllers/snapshot"},
 		"cmd/kubectl-cleaner/internal/planning":       {"api/v1alpha1", "cmd/kubectl-cleaner/internal/manifests", "controllers/liveconfirm", "controllers/plan", "controllers/plan/schedule", "controllers/snapshot"},
 		"cmd/kubectl-cleaner/internal/output":         {"api/v1alpha1"},
 		"controllers/internal/cachedobjects":          {"controllers/internal/wire", "controllers/plan", "controllers/snapshot"},

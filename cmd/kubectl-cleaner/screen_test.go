@@ -87,7 +87,6 @@ metadata: {name: a, namespace: web, uid: u2, resourceVersion: "1"}
 
 // hostileRules come to a step, one that is withheld, one that waits and errors, all with names and texts that are hostile.
 const hostileRules = `
-  "HOSTILE": 1
   rules:
   - {name: steps, forEach: maps.items, when: "true", reason: "'TEXT'", actions: [{report: {}}]}
   - {name: withheld, forEach: maps.items, when: "true", actions: [{delete: {}}]}
@@ -103,7 +102,8 @@ func TestTenantsDoNotWriteToTheTerminal(t *testing.T) {
 		// shown is how often a plan for people shows the text; 0 if there is no plan.
 		shown int
 	}{
-		"Rules":          {spec: hostileSpec + hostileRules, shown: 7},
+		"Rules":          {spec: hostileSpec + hostileRules, shown: 6},
+		"UnknownField":   {spec: hostileSpec + `  "HOSTILE": 1`},
 		"Condition":      {spec: hostileSpec + `  conditions: ["'''HOSTILE''' == ''"]`, shown: 2},
 		"ConditionError": {spec: hostileSpec + `  conditions: ["{'a': true}['''HOSTILE''']"]`, shown: 3},
 		"Lifecycle":      {spec: "\n" + `  lifecycle: "HOSTILE"`},

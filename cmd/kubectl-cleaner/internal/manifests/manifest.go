@@ -6,6 +6,7 @@ package manifests
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/crd"
 )
 
@@ -92,8 +94,8 @@ func (d *Document) ParseOwnKind() (schema.GroupVersionKind, bool) {
 	return gv.WithKind(kind), err == nil && gv.Group == v1alpha1.GroupVersion.Group && slices.Contains([]string{KindCleaner, KindClusterCleaner, KindTemplate}, kind)
 }
 
-// decodeObject decodes a document as the API server does: it drops unknown fields with a warning, drops status without one, sets
-// defaults and checks the schema. The object is nil if one of the problems is an error.
+// decodeObject decodes a document as the API server does: it drops status, sets defaults and checks the schema. Unknown fields, which the API
+// server would refuse from kubectl, are errors. The object is nil if one of the problems is an error.
 func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.Object, []Problem) {
 	gvk, ok := d.ParseOwnKind()
 	def := all[gvk]
@@ -104,9 +106,7 @@ func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.O
 	delete(d.Object, "status")
 	var found []Problem
 	for _, path := range pruning.PruneWithOptions(d.Object, def.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		p := d.NewProblem(path, "is not a field and is ignored: correct its name, or remove it")
-		p.Warning = true
-		found = append(found, p)
+		found = append(found, d.NewProblem(path, explainUnknownField(def.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(d.Object, def.structural)
 	defaulting.Default(d.Object, def.structural)
@@ -121,15 +121,45 @@ func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.O
 	for _, err := range errs {
 		found = append(found, d.NewProblem(err.Field, d.explainError(err)))
 	}
-	if len(errs) > 0 {
+	if len(found) > 0 {
 		sortProblems(found)
 		return nil, found
 	}
 	object := NewObject(gvk.Kind)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, object); err != nil {
-		return nil, append(found, d.NewProblem("", err.Error()))
+		return nil, []Problem{d.NewProblem("", err.Error())}
 	}
-	return object, found
+	return object, nil
+}
+
+// explainUnknownField says that a field is unknown, and which other field of the same object may be meant.
+func explainUnknownField(s *structuralschema.Structural, path string) string {
+	parts := pathPart.FindAllString(path, -1)
+	for _, part := range parts[:len(parts)-1] {
+		if s = findPart(s, part); s == nil {
+			break
+		}
+	}
+	if s != nil {
+		if hint := expr.SuggestName(parts[len(parts)-1], slices.Collect(maps.Keys(s.Properties))); hint != "" {
+			return "is not a field: " + hint
+		}
+	}
+	return "is not a field: correct its name, or remove it"
+}
+
+// findPart returns the schema of a field, or of the entries of a list or a map; nil if there is none.
+func findPart(s *structuralschema.Structural, part string) *structuralschema.Structural {
+	if strings.HasPrefix(part, "[") && s.Items != nil {
+		return s.Items
+	}
+	if p, known := s.Properties[part]; known {
+		return &p
+	}
+	if s.AdditionalProperties != nil {
+		return s.AdditionalProperties.Structural
+	}
+	return nil
 }
 
 // NewObject returns an empty object of one of our kinds.
