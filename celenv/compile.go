@@ -274,6 +274,8 @@ type expression struct {
 	names map[string]expr.Reads
 	// targets are the targets that its answer depends on, through variables too, sorted. repeated are those that are read at more than one place.
 	targets, repeated []string
+	// listsObjects says that it gives objects of targets as they are, each for itself.
+	listsObjects bool
 	// readsTime says that its answer can change although what it reads stays as it is.
 	readsTime bool
 	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
@@ -344,6 +346,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		return nil, []*expr.Error{convertPlanError(t, err)}
 	}
 	s.resolveDependencies(made)
+	made.listsObjects = s.isListOfObjects(t.Root)
 	if made.readsTime {
 		if problem := s.left.ReserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}

@@ -35,6 +35,7 @@ type ruleProgram struct {
 	confirm                                                            []confirmProgram
 	joinedTargets                                                      []string // what a confirm of "*" reads, sorted
 	unprovenTargets                                                    []string // what the decision depends on and no confirm names
+	own, decisive                                                      []string // what forEach goes through, and what the decision depends on
 	actions                                                            []actionProgram
 }
 
@@ -92,7 +93,7 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	markHolding(p.forEach, p.when, p.forExpression, p.forKey, p.key)
 	own := item.findIteratedTargets(p.forEach)
 	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
-	p.unprovenTargets = item.findUnprovenTargets(r, p)
+	p.unprovenTargets = item.findUnprovenTargets(r, p, b.programs.rules)
 	return p
 }
 
@@ -441,8 +442,8 @@ func (r *RuleEvaluation) ConfirmsAll(entry int) bool { return r.p.confirm[entry]
 // ListJoinedTargets returns the targets that a confirm of all reads, sorted: those on which the rule depends, except its items' target.
 func (r *RuleEvaluation) ListJoinedTargets() []string { return r.p.joinedTargets }
 
-// ListUnprovenTargets returns the targets on which the rule's decision depends and that its confirm does not name. The target of its items is
-// one of them if the decision on an item depends on others.
+// ListUnprovenTargets returns the targets on which the rule's decision depends and that its confirm does not name, and those on which depends
+// what earlier rules claim. The target of its items is one of them if the decision on an item depends on others.
 func (r *RuleEvaluation) ListUnprovenTargets() []string { return r.p.unprovenTargets }
 
 // EvaluateActionObject gives the object that an action is about, as CEL has it: the item, where the action does not say.

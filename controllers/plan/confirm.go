@@ -41,7 +41,7 @@ func (in evidence) findReadError(r Read) (string, bool) {
 }
 
 // gateReads are the reads that all steps depend on, of a Cleaner whose decision is not read live as a whole anyway: the
-// targets that conditions read, and all that expressions see where targets are deleted.
+// targets that conditions read, and all that expressions see where targets are deleted, or where a limit is a part of them.
 func (in evidence) gateReads() []Read {
 	if !in.Spec.IsRecurring() && !in.OpenRun {
 		return nil
@@ -52,8 +52,9 @@ func (in evidence) gateReads() []Read {
 			needed[name] = true
 		}
 	}
+	countsObjects := in.Spec.Limits != nil && in.Spec.Limits.MaxPercent > 0
 	for i := range in.Spec.Targets {
-		if in.Spec.Targets[i].Delete && !in.OpenRun {
+		if (in.Spec.Targets[i].Delete || countsObjects) && !in.OpenRun {
 			for j := range in.Spec.Targets {
 				needed[in.Spec.Targets[j].Name] = true
 			}

@@ -106,13 +106,14 @@ func TestConfirm(t *testing.T) {
 			steps:   []string{"r delete a", "r delete c"},
 		},
 		"TheItemByAnotherName": {
-			reason: "what an action finds again as its item is not read again either",
+			reason: "what an action finds again as its item is not read by its name, but where it is found is read",
 			rule: rule(func(r *v1alpha1.Rule) {
 				again := patches(`{}`)
 				again.Object = `pods.items.filter(p, p.metadata.name == item.metadata.name)[0]`
 				r.Actions = []v1alpha1.RuleAction{again}
 			}),
 			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			rounds:  []string{"pods *"},
 			steps:   []string{"r patch a {}"},
 		},
 		"Present": {
@@ -222,7 +223,7 @@ func TestConfirm(t *testing.T) {
 			rule:    freed,
 			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
 			live:    Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=a", "4=d"))},
-			rounds:  []string{"pools p1", "pods shop/b"},
+			rounds:  []string{"pools p1", "pods shop/b", "pools *"},
 			steps:   []string{`r patch p1 <p1 2 b> {"spec":{"addresses":[{"ip":"1","pod":"a"},{"ip":"3","pod":"a"},{"ip":"4","pod":"d"}]}}`},
 		},
 		"A fold takes those that are confirmed": {
@@ -230,7 +231,7 @@ func TestConfirm(t *testing.T) {
 			rule:    freed,
 			watched: Snapshot{seen(), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
 			batch:   2,
-			rounds:  []string{"pools p1", "pods shop/a, pods shop/b"},
+			rounds:  []string{"pools p1", "pods shop/a, pods shop/b", "pools *"},
 			steps:   []string{`r patch p1 <p1 1 a,p1 2 b> {"spec":{"addresses":[{"ip":"3","pod":"c"}]}}`},
 			left:    []string{`r patch p1 <p1 3 c> {"spec":{"addresses":[{"ip":"1","pod":"a"},{"ip":"2","pod":"b"}]}}`},
 		},
