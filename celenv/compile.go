@@ -305,6 +305,11 @@ type variable struct {
 	expression *expression
 }
 
+// listsObjects says that its value is a list of objects of targets as they are. It is false without a variable.
+func (v *variable) listsObjects() bool {
+	return v != nil && v.expression != nil && v.expression.listsObjects
+}
+
 // compileExpression makes one expression. Whatever an author writes, it gives errors and never panics.
 func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType, p *Programs) (_ *expression, problems []*expr.Error) {
 	defer func() {
@@ -346,7 +351,7 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType
 		return nil, []*expr.Error{convertPlanError(t, err)}
 	}
 	s.resolveDependencies(made)
-	made.listsObjects = s.isListOfObjects(t.Root)
+	made.listsObjects = expr.IsListOfObjects(t.Root, func(name string) bool { return s.targets[name] }, func(name string) bool { return s.variables[name].listsObjects() })
 	if made.readsTime {
 		if problem := s.left.ReserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}
@@ -495,8 +500,7 @@ func (s *scope) resolveDependencies(x *expression) {
 		}
 	}
 	x.targets = slices.Compact(x.targets)
-	slices.Sort(x.repeated)
-	x.repeated = slices.Clip(slices.Compact(x.repeated))
+	x.repeated = slices.Clip(slices.Compact(slices.Sorted(slices.Values(x.repeated))))
 }
 
 // canMove says that a value can change as time passes, while an expression reads it.

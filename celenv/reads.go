@@ -40,12 +40,18 @@ func collectTargets(expressions ...*expression) []string {
 
 // listExpressions gives all of a rule's; those that it leaves out are nil.
 func (p *ruleProgram) listExpressions() []*expression {
+	all := p.listDecisive()
+	for _, c := range p.confirm {
+		all = append(all, c.name, c.namespace)
+	}
+	return all
+}
+
+// listDecisive gives the expressions of a rule that decide on items, and what is done with them; those that it leaves out are nil.
+func (p *ruleProgram) listDecisive() []*expression {
 	all := []*expression{p.forEach, p.when, p.forExpression, p.forKey, p.groupBy, p.keepExpression, p.unless, p.key, p.reason}
 	for _, o := range p.orderBy {
 		all = append(all, o.expression)
-	}
-	for _, c := range p.confirm {
-		all = append(all, c.name, c.namespace)
 	}
 	for _, a := range p.actions {
 		all = append(all, a.when, a.object, a.patch)
@@ -57,89 +63,34 @@ func (p *ruleProgram) listExpressions() []*expression {
 // objects earlier rules claim decides too. The target of the rule's items needs no proof where the decision on one does not depend on others: a
 // request carries the version of its item.
 func (s *scope) findUnprovenTargets(rule *v1alpha1.Rule, p *ruleProgram, earlier []*ruleProgram) (unproven []string) {
-	p.own = s.findIteratedTargets(p.forEach)
-	p.decisive = s.findDecisiveTargets(rule, p)
-	named := map[string]bool{}
+	named := make(map[string]bool, len(rule.Confirm))
 	for _, c := range rule.Confirm { // one object of a target says nothing of how many there are
 		named[c.Target] = named[c.Target] || c.Name == "" || !slices.Contains(p.own, c.Target)
 	}
-	for _, target := range p.decisive {
-		joined := named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)
-		if !named[target] && !joined {
-			unproven = append(unproven, target)
-		}
-	}
+	p.decisive = s.findDecisiveTargets(rule, p)
+	unproven = slices.DeleteFunc(slices.Clone(p.decisive), func(target string) bool {
+		return named[target] || named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)
+	})
 	for _, r := range earlier {
 		if r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) }) {
 			unproven = append(unproven, r.decisive...)
 		}
 	}
-	slices.Sort(unproven)
-	return slices.Compact(unproven)
+	return slices.Compact(slices.Sorted(slices.Values(unproven)))
 }
 
 // findDecisiveTargets finds the targets on which the decision on an item depends besides the item.
 func (s *scope) findDecisiveTargets(rule *v1alpha1.Rule, p *ruleProgram) (decisive []string) {
 	alone := rule.GroupBy == "" && rule.Keep == nil && rule.Key == "" && p.forEach != nil && p.forEach.listsObjects &&
 		!slices.ContainsFunc(rule.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" })
-	for _, x := range p.listDecisive() {
+	for _, x := range slices.DeleteFunc(p.listDecisive(), func(x *expression) bool { return x == nil }) {
 		for _, target := range x.targets {
 			if x != p.forEach || !alone || !slices.Contains(p.own, target) || slices.Contains(x.repeated, target) {
 				decisive = append(decisive, target)
 			}
 		}
 	}
-	slices.Sort(decisive)
-	return slices.Compact(decisive)
-}
-
-// isListOfObjects says that an expression gives objects of targets as they are, each for itself: lists of them, sums and filters.
-func (s *scope) isListOfObjects(e ast.Expr) bool {
-	switch e.Kind() {
-	case ast.SelectKind:
-		operand := e.AsSelect().Operand()
-		return e.AsSelect().FieldName() == "items" && operand.Kind() == ast.IdentKind && s.targets[operand.AsIdent()]
-	case ast.IdentKind:
-		v := s.variables[e.AsIdent()]
-		return v != nil && v.expression != nil && v.expression.listsObjects
-	case ast.CallKind:
-		call := e.AsCall()
-		return call.FunctionName() == operators.Add && s.isListOfObjects(call.Args()[0]) && s.isListOfObjects(call.Args()[1])
-	case ast.ComprehensionKind:
-		return isFilter(e.AsComprehension()) && s.isListOfObjects(e.AsComprehension().IterRange())
-	default:
-		return false
-	}
-}
-
-// isFilter says that a loop is a filter: it adds what it goes through to a list, or does not.
-func isFilter(loop ast.ComprehensionExpr) bool {
-	step := loop.LoopStep()
-	if step.Kind() != ast.CallKind || step.AsCall().FunctionName() != operators.Conditional {
-		return false
-	}
-	added := step.AsCall().Args()[1]
-	if added.Kind() != ast.CallKind || added.AsCall().FunctionName() != operators.Add {
-		return false
-	}
-	list := added.AsCall().Args()[1]
-	if list.Kind() != ast.ListKind || len(list.AsList().Elements()) != 1 {
-		return false
-	}
-	item := list.AsList().Elements()[0]
-	return item.Kind() == ast.IdentKind && item.AsIdent() == loop.IterVar()
-}
-
-// listDecisive gives the expressions of a rule that decide on items, and what is done with them.
-func (p *ruleProgram) listDecisive() []*expression {
-	all := []*expression{p.forEach, p.when, p.forExpression, p.forKey, p.groupBy, p.keepExpression, p.unless, p.key, p.reason}
-	for _, o := range p.orderBy {
-		all = append(all, o.expression)
-	}
-	for _, a := range p.actions {
-		all = append(all, a.when, a.object, a.patch)
-	}
-	return slices.DeleteFunc(all, func(x *expression) bool { return x == nil })
+	return decisive
 }
 
 // findIteratedTargets finds the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and

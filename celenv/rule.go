@@ -91,8 +91,8 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 		p.actions = append(p.actions, b.compileAction(item, several, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
 	markHolding(p.forEach, p.when, p.forExpression, p.forKey, p.key)
-	own := item.findIteratedTargets(p.forEach)
-	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(own) == 1 && own[0] == name })
+	p.own = item.findIteratedTargets(p.forEach)
+	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(p.own) == 1 && p.own[0] == name })
 	p.unprovenTargets = item.findUnprovenTargets(r, p, b.programs.rules)
 	return p
 }

@@ -52,7 +52,7 @@ func allowed() map[string][]string {
 		"controllers/internal/keptparts":      {"celenv/projection", "controllers/snapshot"},
 		"controllers/internal/watches":        {"controllers/internal/cachedobjects", "controllers/internal/contain", "controllers/internal/keptparts", "controllers/internal/memorybudget", "controllers/internal/nameturns", "controllers/internal/news", "controllers/internal/served", "controllers/internal/wire", "controllers/plan", "controllers/plan/monotime", "controllers/snapshot"},
 		"controllers/internal/news":           {"controllers/plan/monotime"},
-		"controllers/internal/freshness":      {"controllers/internal/contain", "controllers/internal/live", "controllers/internal/watches", "controllers/plan", "controllers/snapshot"},
+		"controllers/internal/freshness":      {"controllers/internal/contain", "controllers/internal/live", "controllers/internal/served", "controllers/internal/watches", "controllers/internal/wire", "controllers/plan", "controllers/snapshot"},
 		"controllers/internal/faults":         {},
 		"controllers/internal/actuate":        {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/fair", "controllers/internal/faults", "controllers/internal/wire", "controllers/notfound", "controllers/plan", "controllers/plan/life", "controllers/plan/ownerpatches", "controllers/snapshot"},
 		"controllers/internal/actuate/helm":   {"api/v1alpha1", "controllers/internal/actuate/helm/jsonscan", "controllers/internal/actuate/helm/manifests", "controllers/internal/faults", "controllers/notfound", "controllers/plan"},

@@ -20,12 +20,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/live"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -38,12 +42,15 @@ const (
 	// patience is how long a proof waits for a watch, and pause is how long it waits until it compares a list once more.
 	patience = time.Second
 	pause    = 50 * time.Millisecond
-	// maxDuration is how long a proof may take in all, and pauseAfterFailure is for how long nothing of a place is proved after one has failed: those who wait for a
-	// proof in vain have less time for a live read.
-	maxDuration       = 5 * time.Second
+	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
+	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
+	maxWait           = 3 * time.Second
+	maxDuration       = 3 * time.Second
 	pauseAfterFailure = 10 * time.Second
-	// listsAtATime is how many lists are compared at a time, and maxListBytes what the requests of a proof may take.
-	listsAtATime = 4
+	// listsAtATime is how many lists arrive at a time, slotWait how long another one waits for its turn, and maxListBytes what the requests of a proof
+	// may take.
+	listsAtATime = 2
+	slotWait     = 500 * time.Millisecond
 	maxListBytes = 64 << 20
 )
 
@@ -68,8 +75,10 @@ type Prover struct {
 
 	mu    sync.Mutex
 	lines map[watches.Place]*line
-	// resting are the places where a proof has failed, and until when nothing is proved there.
+	// resting are the places where a proof has failed, and until when nothing is proved there. lost are those where the API server has gone back to an
+	// older version: their watches may have missed what came instead.
 	resting map[watches.Place]time.Time
+	lost    map[watches.Place]bool
 }
 
 var _ snapshot.Reader = (*Prover)(nil)
@@ -88,13 +97,15 @@ type proof struct {
 func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
 	return &Prover{
 		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience,
-		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, resting: map[watches.Place]time.Time{},
+		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
 	}
 }
 
 // Read answers a query with what there was at a moment after it was called. It is Unsynced where that cannot be proved, or costs no less than to read
 // live.
 func (p *Prover) Read(ctx context.Context, q snapshot.Query) plan.Target {
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	if q.Namespaces.Labels == nil || q.Namespace != "" {
 		return p.readPlace(ctx, q)
 	}
@@ -190,7 +201,18 @@ func (p *Prover) startRest(place watches.Place) {
 func (p *Prover) isResting(place watches.Place) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.clock.Now().Before(p.resting[place])
+	return p.lost[place] || p.clock.Now().Before(p.resting[place])
+}
+
+// checkHistory says that the API server has what it had before. If not, nothing of the place is proved any longer.
+func (p *Prover) checkHistory(place watches.Place, version, before string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, before)
+	if err == nil && order < 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lost[place] = true
+	}
+	return err == nil && order >= 0
 }
 
 // takeNext returns the next proof to be made, and drops the line if there is none.
@@ -209,9 +231,10 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (ve
 	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxDuration)
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
-	if !isFew {
+	ordered := p.hasOrder(ctx, place)
+	if !isFew && ordered {
 		version, err := p.requests.ReadVersion(ctx, place.Resource, place.Namespace)
-		if err != nil || !isSince(version, before) {
+		if err != nil || !p.checkHistory(place, version, before) {
 			return "", failed
 		}
 		if version != before && p.awaitVersion(ctx, place, version, p.patience) { // some API servers give all lists the same version
@@ -219,7 +242,7 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (ve
 		}
 	}
 	list, version, err := p.listVersions(ctx, place)
-	if err != nil || !isSince(version, before) {
+	if err != nil || !p.checkHistory(place, version, before) {
 		return "", failed
 	}
 	patient, end := context.WithTimeout(ctx, p.patience)
@@ -228,13 +251,26 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (ve
 		switch {
 		case p.watches.ConfirmList(place, list, version):
 			return version, compared
-		case version == before:
+		case version == before || !ordered:
 			return "", failed
 		case p.awaitVersion(patient, place, version, pause):
 			return version, reached
 		}
 	}
 	return "", failed
+}
+
+// hasOrder says that the versions of a place have the order of its changes, as those of all kinds that the API server itself stores: its own, and
+// those that a CustomResourceDefinition defines. Other API servers may do as they like.
+func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
+	if wire.IsKnown(place.GVR.GroupVersion()) {
+		return true
+	}
+	definition := p.watches.Read(ctx, snapshot.Query{
+		Group: served.DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition", Name: place.GVR.GroupResource().String(),
+		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	})
+	return definition.State == plan.Complete && len(definition.Objects) > 0
 }
 
 // awaitVersion waits for some time until a place has reached a version.
@@ -246,19 +282,15 @@ func (p *Prover) awaitVersion(ctx context.Context, place watches.Place, version 
 
 // listVersions lists which objects of a place there are, in the memory that there is for that.
 func (p *Prover) listVersions(ctx context.Context, place watches.Place) ([]plan.Ref, string, error) {
+	waiting, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
 	select {
-	case <-ctx.Done():
-		return nil, "", ctx.Err()
+	case <-waiting.Done():
+		return nil, "", waiting.Err()
 	case p.lists <- struct{}{}:
 	}
 	defer func() { <-p.lists }()
 	return p.requests.ListVersions(ctx, place.Resource, place.Namespace)
-}
-
-// isSince says that a version is no earlier than another one.
-func isSince(version, before string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, before)
-	return err == nil && order >= 0
 }
 
 // room is the memory of one proof.

@@ -288,6 +288,60 @@ func TestAnAPIServerThatGoesBackProvesNothing(t *testing.T) {
 	}
 }
 
+// An object that comes and goes while the watch is behind is in no list. When the watch shows how it came, what was compared before proves nothing
+// any longer.
+func TestAnObjectThatIsGoneAgainIsNotProved(t *testing.T) {
+	for name, few := range map[string]int{"Few": 500, "Many": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			fill(s, 5, "a")
+			r := newRig(t, s, everywhere())
+			r.few, r.patience = few, 100*time.Millisecond
+			for n := range 20 { // the watch may show the first alone, or both at once
+				r.gate.shut()
+				s.Put(apiserver.Pods, "a", "z", nil)
+				s.Remove(apiserver.Pods, "a", "z")
+				for range 3 {
+					r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
+					if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete && slices.Contains(queries.NamesOf(got), "z") {
+						t.Fatalf("round %d: it proves %v", n, queries.NamesOf(got))
+					}
+					r.gate.open()
+					r.gate.shut()
+				}
+				r.gate.open()
+				r.until("the watch has caught up", func() bool {
+					r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
+					return r.Read(t.Context(), everywhere()).State == plan.Complete
+				})
+			}
+		})
+	}
+}
+
+// Once an API server has gone back, its watch may have missed what came instead: nothing is proved when it has passed the version from before.
+func TestAnAPIServerThatWentBackProvesNothingLater(t *testing.T) {
+	for name, few := range map[string]int{"Few": 500, "Many": 1} {
+		s := apiserver.New(t)
+		fill(s, 20, "a", "b")
+		r := newRig(t, s, everywhere())
+		r.few, r.patience = few, 50*time.Millisecond
+		last := s.Put(apiserver.Pods, "a", "lost", nil)
+		r.until("the watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "lost") })
+		s.RemoveSilently(apiserver.Pods, "a", "lost")
+		s.SetVersion(last - 3)
+		if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+			t.Errorf("%s: it proves %d objects of another time", name, len(got.Objects))
+		}
+		for s.Put(apiserver.Pods, "b", "p0001", nil) < last+5 {
+			r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
+			if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+				t.Errorf("%s: it proves %d objects of another time", name, len(got.Objects))
+			}
+		}
+	}
+}
+
 // What is asked for where proofs cost more than a live read, or cannot be, is not proved.
 func TestNotProved(t *testing.T) {
 	other := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

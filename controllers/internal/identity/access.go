@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// allowedTTL and deniedTTL are for how long an answer of the API server is used again. A right that was taken
-	// away still hides nothing from the confirmation, which is a request of the account itself.
+	// allowedTTL and deniedTTL are for how long an answer of the API server is used again. For so long an account sees what watches show, also where
+	// they are proved to be new for a confirmation, after its right was taken away.
 	allowedTTL = time.Minute
 	deniedTTL  = 10 * time.Second
 )

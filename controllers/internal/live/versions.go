@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// pageSize is how many objects are listed at a time.
-	pageSize = 500
+	// pageSize is how many objects are listed at a time, and smallPage how many if these are too many for the memory that there is.
+	pageSize  = 250
+	smallPage = 25
 	// refBytes is about what a plan.Ref takes in a list.
 	refBytes = 256
 )
@@ -37,6 +38,11 @@ func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespac
 		page, err := l.metadata.Resource(res.GVR).Namespace(namespace).List(pageCtx, options)
 		if err == nil {
 			err = memory.TakeBytes(int64(len(page.Items))*refBytes - memory.taken.Load())
+		}
+		if err != nil && options.Limit > smallPage {
+			options.Limit = smallPage
+			_ = memory.TakeBytes(-memory.taken.Load()) // which is never refused
+			continue
 		}
 		if err != nil {
 			return nil, "", err

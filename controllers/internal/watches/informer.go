@@ -86,8 +86,12 @@ type informer struct {
 	arrived *listing
 	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes.
 	changed, reached string
-	// lists counts the lists that it has stored. awaited is closed when it may have reached more; nil if no caller waits for that.
-	lists   int
+	// confirmed is the version at which the API server had exactly what it has; "" once anything has changed since. outdated says that the definition
+	// of the kind has changed since its objects were read: the API server may show others at the same versions.
+	confirmed string
+	outdated  bool
+	// edits counts the changes of what it has. awaited is closed when it may have reached more; nil if no caller waits for that.
+	edits   int
 	awaited chan struct{}
 	// wider rings when it is time to list all aside, because more is read than it keeps.
 	wider alarm
@@ -516,6 +520,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
+	i.noteEdit()
 	i.changed = chooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
@@ -540,6 +545,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 		delete(i.objects, namespace)
 	}
 	i.groups.moveObject(before, nil)
+	i.noteEdit()
 	i.bytes -= before.Bytes
 	f.adjustCounts(0, -1)
 	f.notifyChange(i, before, nil, i.missedSince(f.clock.Now()))
@@ -563,7 +569,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 		if o == nil {
 			o = before
 		}
-		f.catalog.refreshKinds(o.Name)
+		f.catalog.refreshKinds(o.Name, before != nil && now != nil)
 	}
 }
 
@@ -616,7 +622,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	i.groups.dropAll() // the next reads make them again
 	i.objects, i.groups.of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
-	i.lists++
+	i.noteEdit()
 	i.reached = "" // a list may be older than what was known
 	i.noteReached(l.version)
 	i.loading.Store(0)

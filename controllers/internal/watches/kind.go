@@ -290,10 +290,19 @@ func (c *catalog) handleMissingResource(r *resource) {
 	}
 }
 
-// refreshKinds looks the kinds of a group up again at once.
-func (c *catalog) refreshKinds(definition string) {
+// refreshKinds looks the kinds of a group up again at once. If a definition was changed, what was read of its objects proves nothing.
+func (c *catalog) refreshKinds(definition string, changed bool) {
 	_, group, _ := strings.Cut(definition, ".")
 	c.resolver.InvalidateGroup(group)
+	for r := range c.resources {
+		for _, s := range c.resources[r].scopes {
+			for _, i := range []*informer{s.full, s.meta, s.next} {
+				if i != nil && changed && r.GVR.GroupResource().String() == definition {
+					i.outdated = true
+				}
+			}
+		}
+	}
 	for key, k := range c.kinds {
 		if key.group == group {
 			k.alarm.failures = 0

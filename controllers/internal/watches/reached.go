@@ -78,8 +78,8 @@ func (e *Engine) checkReached(p Place, version string) (reached bool, change <-c
 	return false, i.awaited
 }
 
-// ConfirmList compares a list of all objects of a place at a version, which it sorts, with those that are known. If they are the same, all changes up to the
-// version are known, and it is true.
+// ConfirmList compares a list of all objects of a place at a version, which it sorts, with those that are known. If they are the same, ReadAt
+// answers at that version until the watch shows a change, which may have been before it: of an object that was gone again, for example.
 func (e *Engine) ConfirmList(p Place, list []plan.Ref, version string) bool {
 	e.mu.RLock()
 	i := e.findInformer(p)
@@ -87,17 +87,17 @@ func (e *Engine) ConfirmList(p Place, list []plan.Ref, version string) bool {
 		e.mu.RUnlock()
 		return false
 	}
-	known, lists := cachedobjects.Candidates{Shelves: i.findShelves(nil)}, i.lists
+	known, edits := cachedobjects.Candidates{Shelves: i.findShelves(nil)}, i.edits
 	e.mu.RUnlock()
 	if !known.AreVersions(list) {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.findInformer(p) != i || i.lists != lists { // what it has now may be older
+	if e.findInformer(p) != i || i.edits != edits {
 		return false
 	}
-	i.noteReached(version)
+	i.confirmed = version
 	return i.hasReached(version)
 }
 
@@ -123,6 +123,12 @@ func (i *informer) noteReached(version string) {
 	i.endWait()
 }
 
+// noteEdit records a change of what an informer has.
+func (i *informer) noteEdit() {
+	i.edits++
+	i.confirmed = ""
+}
+
 // endWait has those look who wait for what an informer reaches.
 func (i *informer) endWait() {
 	if i.awaited != nil {
@@ -134,5 +140,5 @@ func (i *informer) endWait() {
 // hasReached says that all changes up to a version are known.
 func (i *informer) hasReached(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(i.reached, version)
-	return err == nil && order >= 0
+	return !i.outdated && (i.confirmed == version || err == nil && order >= 0)
 }

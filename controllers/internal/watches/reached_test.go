@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -96,23 +98,48 @@ func TestFindPlace(t *testing.T) {
 
 func TestConfirmList(t *testing.T) {
 	for name, tc := range map[string]struct {
-		list    []plan.Ref
-		between func(e *Engine, s *store)
-		want    bool
-		reached string
+		list   []plan.Ref
+		before func(e *Engine, s *store)
+		after  func(e *Engine, s *store)
+		want   bool
+		serves plan.TargetState
 	}{
-		"Same":    {list: refsOf(podsAt("5", "y", "x")), want: true, reached: "20"},
-		"Less":    {list: refsOf(podsAt("5", "x")), reached: "10"},
-		"Later":   {list: refsOf(podsAt("6", "x", "y")), reached: "10"},
-		"Failing": {list: refsOf(podsAt("5", "x", "y")), between: func(_ *Engine, s *store) { s.informer.failure = "no" }},
+		"Same":    {list: refsOf(podsAt("5", "y", "x")), want: true, serves: plan.Complete},
+		"Less":    {list: refsOf(podsAt("5", "x")), serves: plan.Unsynced},
+		"Later":   {list: refsOf(podsAt("6", "x", "y")), serves: plan.Unsynced},
+		"Failing": {list: refsOf(podsAt("5", "x", "y")), before: func(_ *Engine, s *store) { s.informer.failure = "no" }, serves: plan.Failed},
+		"Redefined": {list: refsOf(podsAt("5", "x", "y")), before: func(e *Engine, _ *store) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.catalog.refreshKinds("pods", true)
+		}, serves: plan.Unsynced},
+		"AnObjectCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(_ *Engine, s *store) {
+			if err := s.Add(podsAt("11", "gone-again")[0]); err != nil {
+				panic(err)
+			}
+			s.UpdateResourceVersion("11")
+		}},
+		"AnObjectWent": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(_ *Engine, s *store) {
+			if err := s.Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", ResourceVersion: "11"}}); err != nil {
+				panic(err)
+			}
+		}},
+		"AListCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, podsAt("4", "x"), "9") }},
+		"ABookmark": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Complete, after: func(_ *Engine, s *store) { s.UpdateResourceVersion("15") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, s, place := newReaching(t)
-			if tc.between != nil {
-				tc.between(e, s)
+			if tc.before != nil {
+				tc.before(e, s)
 			}
-			if got := e.ConfirmList(place, tc.list, "20"); got != tc.want || e.ReachedVersion(place) != tc.reached {
-				t.Errorf("got %t, and it has reached %q; want %t, %q", got, e.ReachedVersion(place), tc.want, tc.reached)
+			if got := e.ConfirmList(place, tc.list, "20"); got != tc.want {
+				t.Errorf("got %t", got)
+			}
+			if tc.after != nil {
+				tc.after(e, s)
+			}
+			if got := e.ReadAt(t.Context(), queries.New("Pod"), "20"); got.State != tc.serves {
+				t.Errorf("it serves as %s, want %s", got.State, tc.serves)
 			}
 		})
 	}
@@ -129,8 +156,8 @@ func TestConfirmListOfWhatIsReplaced(t *testing.T) {
 		}()
 		e.ConfirmList(place, refsOf(podsAt("5", "x", "y")), "20")
 		<-replaced
-		if got := e.ReachedVersion(place); got != "9" {
-			t.Fatalf("it has reached %q", got)
+		if got := e.ReadAt(t.Context(), queries.New("Pod"), "20"); got.State != plan.Unsynced || e.ReachedVersion(place) != "9" {
+			t.Fatalf("it has reached %q, and serves as %s", e.ReachedVersion(place), got.State)
 		}
 	}
 }
@@ -147,7 +174,6 @@ func TestAwaitVersion(t *testing.T) {
 		"List": {func(e *Engine, s *store, _ Place, _ func()) {
 			feedsOf(e).replaceObjects(s.informer, podsAt("5", "x"), "21")
 		}, true},
-		"Confirmed": {func(e *Engine, _ *store, p Place, _ func()) { e.ConfirmList(p, refsOf(podsAt("5", "x", "y")), "20") }, true},
 		"Stopped": {func(e *Engine, _ *store, _ Place, _ func()) {
 			e.DropInterests(owner("c"))
 			e.DropInterests(owner("first"))

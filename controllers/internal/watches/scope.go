@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -303,7 +301,9 @@ func (p *placement) mayCheckAccess(s *scope) bool {
 func (p *placement) checkAccess(ctx context.Context, s *scope) {
 	var missing []string
 	var err error
-	if p := contain.CatchPanic(func() { missing, err = p.findMissingVerbs(ctx, s) }); p != nil {
+	if p := contain.CatchPanic(func() {
+		missing, err = served.FindMissingVerbs(ctx, p.access, s.resource.Resource, s.namespace, s.name)
+	}); p != nil {
 		err = p
 	}
 	p.mu.Lock()
@@ -311,26 +311,6 @@ func (p *placement) checkAccess(ctx context.Context, s *scope) {
 	if ctx.Err() == nil && s.resource.scopes[s.scopeKey] == s {
 		p.recordAccess(s, missing, err)
 	}
-}
-
-// findMissingVerbs asks which of the verbs that an informer needs the operator lacks.
-func (p *placement) findMissingVerbs(ctx context.Context, s *scope) ([]string, error) {
-	var missing []string
-	for _, verb := range []string{"list", "watch"} {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: verb, Group: s.resource.GVR.Group, Version: s.resource.GVR.Version, Resource: s.resource.GVR.Resource, Namespace: s.namespace, Name: s.name,
-			},
-		}}
-		answer, err := p.access.Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("cannot determine whether the operator may %s %s: %w", verb, served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
-		}
-		if !answer.Status.Allowed {
-			missing = append(missing, verb)
-		}
-	}
-	return missing, nil
 }
 
 // recordAccess records what the operator may do with a scope.
