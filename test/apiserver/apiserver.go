@@ -421,6 +421,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, gvr schema.GroupV
 	w.(http.Flusher).Flush()
 	for {
 		s.mu.Lock()
+		if k.shutdown != shutdown { // what it had to send may be forgotten
+			s.mu.Unlock()
+			return
+		}
 		changed := k.changed
 		for _, l := range k.log {
 			if l.version <= from {
