@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"context"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,6 +65,23 @@ func (n *Namespaces) MatchesNamespace(name string, namespace *plan.Object) bool 
 // NewListQuery asks for the Namespaces whose labels match.
 func (n *Namespaces) NewListQuery() Query {
 	return Query{Version: "v1", Kind: "Namespace", Labels: n.Labels, Fields: fields.Everything(), MetadataOnly: true}
+}
+
+// ListSelected reads the selected Namespaces, and returns their names, which are never nil: that would be all of them. It changes the list that it
+// gets, which must be its own.
+func (n *Namespaces) ListSelected(ctx context.Context, r Reader) (selected plan.Target, names []string) {
+	selected, names = r.Read(ctx, n.NewListQuery()), []string{}
+	selected.Objects = slices.DeleteFunc(selected.Objects, func(o plan.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
+	for i := range selected.Objects {
+		names = append(names, selected.Objects[i].Name)
+	}
+	return selected, names
+}
+
+// AreUnchanged says that two reads found the same objects at the same versions.
+func AreUnchanged(before, after plan.Target) bool {
+	return before.State == plan.Complete && after.State == plan.Complete &&
+		slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref })
 }
 
 // NewNamespaceQuery asks for the metadata of one Namespace.

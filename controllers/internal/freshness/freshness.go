@@ -15,13 +15,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 
@@ -109,20 +106,17 @@ func (p *Prover) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	if q.Namespaces.Labels == nil || q.Namespace != "" {
 		return p.readPlace(ctx, q)
 	}
-	before := p.Read(ctx, q.Namespaces.NewListQuery())
+	before, names := q.Namespaces.ListSelected(ctx, p)
 	if before.State != plan.Complete {
 		return unproven()
 	}
 	some := q
-	some.Namespaces = snapshot.Namespaces{Names: []string{}, Except: q.Namespaces.Except}
-	for i := range before.Objects {
-		if o := &before.Objects[i]; q.Namespaces.MatchesNamespace(o.Name, o) {
-			some.Namespaces.Names = append(some.Namespaces.Names, o.Name)
-		}
-	}
+	some.Namespaces = snapshot.Namespaces{Names: names, Except: q.Namespaces.Except}
 	t := p.readPlace(ctx, some)
-	after := p.Read(ctx, q.Namespaces.NewListQuery()) // if it is the same, it was so when the objects were read
-	if after.State != plan.Complete || !slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
+	if t.State != plan.Complete {
+		return t
+	}
+	if after, _ := q.Namespaces.ListSelected(ctx, p); !snapshot.AreUnchanged(before, after) { // if they are, they were when the objects were read
 		return unproven()
 	}
 	return t
@@ -266,10 +260,7 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 	if wire.IsKnown(place.GVR.GroupVersion()) {
 		return true
 	}
-	definition := p.watches.Read(ctx, snapshot.Query{
-		Group: served.DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition", Name: place.GVR.GroupResource().String(),
-		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
-	})
+	definition := p.watches.Read(ctx, served.NewDefinitionQuery(place.GVR.GroupResource().String()))
 	return definition.State == plan.Complete && len(definition.Objects) > 0
 }
 

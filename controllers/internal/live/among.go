@@ -6,7 +6,6 @@ package live
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -31,36 +30,25 @@ func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resour
 	if q.Namespaces.Labels == nil {
 		return l.readInNamedNamespaces(ctx, res, q, q.Namespaces.Names)
 	}
-	before := l.listSelectedNamespaces(ctx, &q.Namespaces)
+	before, names := q.Namespaces.ListSelected(ctx, l)
 	for range maxRereads {
 		if before.State != plan.Complete {
 			return plan.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
-		}
-		names := []string{} // nil would be all of them
-		for _, o := range before.Objects {
-			names = append(names, o.Name)
 		}
 		t := l.readInNamedNamespaces(ctx, res, q, names)
 		if t.State != plan.Complete {
 			return t
 		}
-		after := l.listSelectedNamespaces(ctx, &q.Namespaces)
-		if after.State == plan.Complete && slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref }) {
+		after, now := q.Namespaces.ListSelected(ctx, l)
+		if snapshot.AreUnchanged(before, after) {
 			return t
 		}
-		before = after
+		before, names = after, now
 	}
 	return plan.Target{
 		State: plan.Failed, Resource: res.GVR, Namespaced: true,
 		Detail: fmt.Sprintf("the namespaces that namespaceSelector selects kept changing while %s were listed", res.GVR.GroupResource()),
 	}
-}
-
-// listSelectedNamespaces reads the selected Namespaces.
-func (l *Reader) listSelectedNamespaces(ctx context.Context, n *snapshot.Namespaces) plan.Target {
-	t := l.Read(ctx, n.NewListQuery())
-	t.Objects = slices.DeleteFunc(t.Objects, func(o plan.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
-	return t
 }
 
 // readInNamedNamespaces reads the objects of these namespaces, or of all if names is nil, in one version. It ignores other namespaces,

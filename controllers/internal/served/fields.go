@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
@@ -18,6 +20,14 @@ import (
 
 // DefinitionsGroup is the group of CustomResourceDefinitions.
 const DefinitionsGroup = "apiextensions.k8s.io"
+
+// NewDefinitionQuery asks for the metadata of a CustomResourceDefinition, or of all without a name.
+func NewDefinitionQuery(name string) snapshot.Query {
+	return snapshot.Query{
+		Group: DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition", Name: name,
+		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
+	}
+}
 
 // ReadDefinedFields reads which fields the definition of a custom kind makes selectable, or says why it cannot. A kind without a definition, which
 // another API server serves, has those of its metadata.

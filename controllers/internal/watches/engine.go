@@ -11,8 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -342,8 +340,5 @@ func (e *Engine) Source() source.Source {
 
 // definitionInterests is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
 func definitionInterests() []Interest {
-	return []Interest{{Quiet: true, Query: snapshot.Query{
-		Group: served.DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition",
-		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
-	}}}
+	return []Interest{{Quiet: true, Query: served.NewDefinitionQuery("")}}
 }
