@@ -195,9 +195,9 @@ func (f *feeds) ensureInformer(s *scope, full bool) {
 
 // stopInformers ends the informers of a scope, and drops what they hold.
 func (f *feeds) stopInformers(s *scope) {
-	f.stopInformer(s.full)
-	f.stopInformer(s.meta)
-	f.stopInformer(s.next)
+	for _, i := range s.listInformers() {
+		f.stopInformer(i)
+	}
 	s.full, s.meta, s.next = nil, nil, nil
 }
 
@@ -220,10 +220,7 @@ func (f *feeds) stopInformer(i *informer) {
 	i.stopped = true
 	i.endWait()
 	i.cancel()
-	held := 0
-	for _, objects := range i.objects {
-		held += objects.CountObjects()
-	}
+	held := cachedobjects.CountObjects(i.findShelves(nil))
 	i.objects, i.bytes = nil, 0
 	i.groups.dropAll()
 	f.adjustCounts(-1, -held)

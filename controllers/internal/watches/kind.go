@@ -294,14 +294,8 @@ func (c *catalog) handleMissingResource(r *resource) {
 func (c *catalog) refreshKinds(definition string, changed bool) {
 	_, group, _ := strings.Cut(definition, ".")
 	c.resolver.InvalidateGroup(group)
-	for r := range c.resources {
-		for _, s := range c.resources[r].scopes {
-			for _, i := range []*informer{s.full, s.meta, s.next} {
-				if i != nil && changed && r.GVR.GroupResource().String() == definition {
-					i.outdated = true
-				}
-			}
-		}
+	if changed {
+		c.markOutdated(definition)
 	}
 	for key, k := range c.kinds {
 		if key.group == group {
@@ -311,6 +305,20 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 			}
 			k.alarm.setDue(c.clock.Now())
 			c.answers.reportStates(k.wants)
+		}
+	}
+}
+
+// markOutdated records that what was read of objects was read before their definition was changed.
+func (c *catalog) markOutdated(definition string) {
+	for key, r := range c.resources {
+		if key.GVR.GroupResource().String() != definition {
+			continue
+		}
+		for _, s := range r.scopes {
+			for _, i := range s.listInformers() {
+				i.outdated = true
+			}
 		}
 	}
 }

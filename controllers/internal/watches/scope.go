@@ -83,12 +83,15 @@ func (s *scope) isClosed() bool { return s.access == denied || s.access == tooLa
 
 // countBytes is about how much memory the objects of a scope take.
 func (s *scope) countBytes() (bytes int64) {
-	for _, i := range []*informer{s.full, s.meta, s.next} {
-		if i != nil {
-			bytes += int64(i.bytes) + i.loading.Load()
-		}
+	for _, i := range s.listInformers() {
+		bytes += int64(i.bytes) + i.loading.Load()
 	}
 	return bytes
+}
+
+// listInformers lists the informers of a scope that run.
+func (s *scope) listInformers() []*informer {
+	return slices.DeleteFunc([]*informer{s.full, s.meta, s.next}, func(i *informer) bool { return i == nil })
 }
 
 // addWant takes one more want, and says whether it is the first one of its Cleaner.
