@@ -480,18 +480,16 @@ func convertPlanError(t *expr.Tree, err error) *expr.Error {
 // resolveDependencies finds out what an expression depends on. A variable stands for its own expression.
 func (s *scope) resolveDependencies(x *expression) {
 	for name, reads := range x.names {
+		var targets []string
 		if s.targets[name] {
-			x.targets = append(x.targets, name)
-			x.repeated = append(x.repeated, slices.Repeat([]string{name}, min(reads.Count-1, 1))...)
+			targets = []string{name}
 		}
 		x.readsTime = x.readsTime || name == nameTime
 		if v := s.variables[name]; v != nil && v.expression != nil {
-			x.targets, x.repeated = append(x.targets, v.expression.targets...), append(x.repeated, v.expression.repeated...)
-			if reads.Count > 1 {
-				x.repeated = append(x.repeated, v.expression.targets...)
-			}
+			targets, x.repeated = v.expression.targets, append(x.repeated, v.expression.repeated...)
 			x.readsTime = x.readsTime || v.expression.readsTime
 		}
+		x.targets = append(x.targets, slices.Repeat(targets, min(reads.Count, 2))...)
 	}
 	slices.Sort(x.targets)
 	for i, target := range x.targets {

@@ -101,7 +101,7 @@ func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *expr.Er
 }
 
 // Warnings are what compiles and will likely go wrong, in the order of the spec: lookups of labels and annotations
-// without a guard, and joins of rules that nothing confirms. A lookup can be missing among them, or be guarded in a way
+// without a guard. A lookup can be missing among them, or be guarded in a way
 // that is not understood.
 func (p *Programs) Warnings() []expr.Warning { return slices.Clone(p.warnings) }
 

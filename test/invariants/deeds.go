@@ -144,13 +144,8 @@ func reads(e *cluster.Event, namespace string, t *v1alpha1.ClusterTarget) bool {
 	if r.Name != "" {
 		want = strings.Trim("metadata.name="+r.Name+","+want, ",")
 	}
-	if e.Verb != "list" {
-		return false
-	}
-	if provesFresh(query, r) {
-		return true
-	}
-	return query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+	exactly := query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
+	return e.Verb == "list" && (exactly || provesFresh(query, r))
 }
 
 // provesFresh says that a LIST is the beginning of a proof that a watch is as new as the API server: of all that the watch has, which is more
