@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/compilecost"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
@@ -56,11 +57,11 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 		}
 	}
 	for i, source := range spec.Conditions {
-		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, wantBool))
+		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, resulttype.Bool))
 	}
 	markHolding(p.conditions...)
 	if spec.CloudEventData != "" {
-		p.data = b.compileExpression(s, expr.PathCloudEventData, spec.CloudEventData, wantJSON)
+		p.data = b.compileExpression(s, expr.PathCloudEventData, spec.CloudEventData, resulttype.JSON)
 	}
 	for i := range spec.Rules {
 		p.rules = append(p.rules, b.compileRule(s, i, &spec.Rules[i]))
@@ -184,14 +185,14 @@ func (b *builder) declareVariables(s *scope, path string, variables, outer []v1a
 func (b *builder) compileVariables(s *scope, path string, variables []v1alpha1.Variable, rule *ruleProgram) {
 	for i, v := range variables {
 		made := &variable{name: prefixVariables + v.Name, slot: i, rule: rule}
-		made.expression = b.compileExpression(s, fmt.Sprintf("%svariables[%d].expression", path, i), v.Expression, wantAny)
+		made.expression = b.compileExpression(s, fmt.Sprintf("%svariables[%d].expression", path, i), v.Expression, resulttype.Any)
 		s.variables[made.name] = made
 		delete(s.hidden, made.name)
 	}
 }
 
 // compileExpression compiles one expression. It gives nil for one that does not compile.
-func (b *builder) compileExpression(s *scope, path, source string, w wantedType) *expression {
+func (b *builder) compileExpression(s *scope, path, source string, w resulttype.Type) *expression {
 	if b.interrupted = b.interrupted || b.ctx.Err() != nil; b.interrupted {
 		return nil
 	}
@@ -208,7 +209,7 @@ func (b *builder) compileExpression(s *scope, path, source string, w wantedType)
 }
 
 // compileOptional is compileExpression for an expression that may be left out.
-func (b *builder) compileOptional(s *scope, path, source string, w wantedType) *expression {
+func (b *builder) compileOptional(s *scope, path, source string, w resulttype.Type) *expression {
 	if source == "" {
 		return nil
 	}
@@ -266,7 +267,7 @@ func (s *scope) clone() *scope {
 // expression is one expression of a spec, ready to run.
 type expression struct {
 	path    string
-	want    wantedType
+	want    resulttype.Type
 	tree    *expr.Tree
 	ast     *cel.Ast
 	program *program
@@ -311,7 +312,7 @@ func (v *variable) listsObjects() bool {
 }
 
 // compileExpression makes one expression. Whatever an author writes, it gives errors and never panics.
-func (c *Compiler) compileExpression(s *scope, path, source string, w wantedType, p *Programs) (_ *expression, problems []*expr.Error) {
+func (c *Compiler) compileExpression(s *scope, path, source string, w resulttype.Type, p *Programs) (_ *expression, problems []*expr.Error) {
 	defer func() {
 		if r := recover(); r != nil {
 			problems = []*expr.Error{{Kind: expr.Internal, Message: fmt.Sprintf("the compiler failed: %v", r)}}
@@ -414,9 +415,9 @@ func (x *expression) describeRequirement() string {
 	case x.path == expr.PathCloudEventData:
 		return "an event carries JSON"
 	case strings.HasPrefix(x.path, "conditions["):
-		return "a condition " + x.want.describeRequirement()
+		return "a condition " + x.want.DescribeRequirement()
 	}
-	return x.formatName() + " " + x.want.describeRequirement()
+	return x.formatName() + " " + x.want.DescribeRequirement()
 }
 
 // formatName says what the expression is called in a sentence.
@@ -437,11 +438,11 @@ func (x *expression) checkType(result *types.Type) *expr.Error {
 	case types.DynKind, types.AnyKind, types.TypeParamKind:
 		return nil
 	}
-	if x.want.acceptsKind(result.Kind()) {
+	if x.want.AcceptsKind(result.Kind()) {
 		return nil
 	}
 	return x.tree.LocateError(&expr.Error{
-		Kind: expr.Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.suggestFix(result),
+		Kind: expr.Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.SuggestFix(result),
 	}, x.tree.Root.ID())
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
 func dataPrograms(t *testing.T, limits budget.Limits, expression string) *Programs {
@@ -77,19 +78,19 @@ func TestDataErrors(t *testing.T) {
 			Snippet: "  | {\"image\": svc.spec.image}\n  |               ^",
 		}},
 		"NoneInAList": {`[optional.none()]`, expr.Error{
-			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type optional_type cannot be written", Hint: hintJSON,
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type optional_type cannot be written", Hint: resulttype.HintJSON,
 			Snippet: "  | [optional.none()]\n  | ^",
 		}},
 		"Type": {`dyn(type(svc))`, expr.Error{
-			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type type cannot be written", Hint: hintJSON,
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a value of type type cannot be written", Hint: resulttype.HintJSON,
 			Snippet: "  | dyn(type(svc))\n  | ^",
 		}},
 		"Key": {`{1: "x"}`, expr.Error{
-			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a key of a map is no string, but a int", Hint: hintJSON,
+			Kind: expr.Runtime, Line: 1, Column: 1, Message: "a key of a map is no string, but a int", Hint: resulttype.HintJSON,
 			Snippet: "  | {1: \"x\"}\n  | ^",
 		}},
 		"Infinite": {`1.0 / double(svc.metadata.name.size() - 1)`, expr.Error{
-			Kind: expr.Runtime, Line: 1, Column: 5, Message: "JSON cannot say +Inf", Hint: hintJSON,
+			Kind: expr.Runtime, Line: 1, Column: 5, Message: "JSON cannot say +Inf", Hint: resulttype.HintJSON,
 			Snippet: "  | 1.0 / double(svc.metadata.name.size() - 1)\n  |     ^",
 		}},
 		"TooLarge": {`lists.range(1171).map(i, 100000)`, expr.Error{
@@ -131,7 +132,7 @@ func TestDataCompileErrors(t *testing.T) {
 			"  | nginx\n  | ^"},
 		"Optional": {"svc.?metadata", "1:4: an event carries JSON, and this is of type optional_type(dyn); add .orValue(...)\n" +
 			"  | svc.?metadata\n  |    ^"},
-		"Type": {"type(svc)", "1:1: an event carries JSON, and this is of type type(dyn); " + hintJSON + "\n" +
+		"Type": {"type(svc)", "1:1: an event carries JSON, and this is of type type(dyn); " + resulttype.HintJSON + "\n" +
 			"  | type(svc)\n  | ^"},
 	}
 	for name, tc := range cases {

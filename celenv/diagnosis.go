@@ -226,3 +226,20 @@ func (d *diagnosis) guessType(e ast.Expr) *types.Type {
 	}
 	return types.DynType
 }
+
+// suggestLibraryFix says what to write instead of what cel-go itself found wrong. Empty when that is not known.
+func suggestLibraryFix(message string) string {
+	switch {
+	case strings.Contains(message, "token recognition error at: '="):
+		return "to compare, write =="
+	case strings.HasPrefix(message, "invalid duration"):
+		return `write it with the units h, m, s and ms; parseDuration("15d") knows days and weeks too`
+	case strings.HasPrefix(message, "invalid timestamp"):
+		return `write it as in timestamp("2006-01-02T15:04:05Z")`
+	case strings.Contains(message, "nesting limit"):
+		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", maxLoopNesting)
+	case strings.HasPrefix(message, "found no matching overload for '_"):
+		return "both sides must be of one type: convert one, with int(), double(), string() or timestamp()"
+	}
+	return ""
+}

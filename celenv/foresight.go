@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
 
@@ -91,7 +92,7 @@ func (f *foreseer) foreseeAnswer(x *expression, from *budget.Budget, out ref.Val
 	if answered && x.ahead.ensureProgram() && f.of.p.meter.Clock.HasSpareTime() {
 		l, value = f.lookAhead(x, f.selectBudget(from), out)
 	}
-	if x.want == wantOrder && !l.Unknown {
+	if x.want == resulttype.Order && !l.Unknown {
 		f.foreseeOrder(x, value, &l)
 	}
 	f.found.Merge(l)
@@ -132,7 +133,7 @@ func (f *foreseer) lookAhead(x *expression, from *budget.Budget, out ref.Val) (f
 		return timedependence.Lookout{Until: timedependence.Never, Unknown: true}, nil
 	}
 	value, failure, problem := p.attemptProgram(x.ahead.program, (*aheadActivation)(f), from)
-	if failure == nil && problem == nil && x.movement.Result && x.want != wantOrder {
+	if failure == nil && problem == nil && x.movement.Result && x.want != resulttype.Order {
 		value, problem = f.freezeAnswer(value, from)
 	}
 	if problem != nil || (failure != nil) != (out == nil) || failure == nil && !isSameValue(out, value) {

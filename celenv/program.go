@@ -19,15 +19,13 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 	"github.com/vtex/cleaner/celenv/usage"
 )
 
 // MaxData is how many bytes the value of cloudEventData may have as JSON.
 const MaxData = 8 << 10
-
-// hintJSON is what to write where a value has no JSON form.
-const hintJSON = "give null, bools, numbers, strings, timestamps and durations, or lists and maps with string keys of these; string(x) makes a string of most others"
 
 // Programs are the compiled expressions of one spec. They are safe for concurrent use: evaluations take turns.
 type Programs struct {
@@ -132,7 +130,7 @@ func (x *expression) encodeJSON(out ref.Val) (string, *expr.Error) {
 	}
 	switch {
 	case err != nil:
-		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: resulttype.HintJSON})
 	case large:
 		return "", x.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("the value has more than %d bytes as JSON", MaxData), Hint: "give less: the names of objects, say, and not the objects"})
 	}
@@ -167,10 +165,10 @@ func (x *expression) evaluateIn(e *Evaluation, from *budget.Budget) (ref.Val, *e
 	if problem != nil {
 		return nil, problem.WithPath(x.path)
 	}
-	if x.want != wantJSON && !x.want.acceptsKind(budget.TypeOf(out).Kind()) { // who writes JSON finds more than the kind
+	if x.want != resulttype.JSON && !x.want.AcceptsKind(budget.TypeOf(out).Kind()) { // who writes JSON finds more than the kind
 		problem = &expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s, and this gave a %s", x.describeRequirement(), out.Type().TypeName())}
-		if x.want != wantBool {
-			problem.Hint = x.want.suggestFix(budget.TypeOf(out))
+		if x.want != resulttype.Bool {
+			problem.Hint = x.want.SuggestFix(budget.TypeOf(out))
 		}
 		return nil, x.locateError(problem)
 	}

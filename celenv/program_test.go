@@ -16,6 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
 // proposal is the condition of the proposal's manifest.
@@ -282,7 +283,7 @@ func TestPanicsAreInternalErrors(t *testing.T) {
 		t.Errorf("the condition after it gave %v", got[1].Err)
 	}
 
-	_, problems := c.compileExpression(&scope{}, "conditions[3]", "true", wantBool, &Programs{}) // without an environment
+	_, problems := c.compileExpression(&scope{}, "conditions[3]", "true", resulttype.Bool, &Programs{}) // without an environment
 	if len(problems) != 1 || problems[0].Kind != expr.Internal || problems[0].Path != "conditions[3]" {
 		t.Errorf("got %v", problems)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
 // ruleProgram is a rule ready to run. What the rule leaves out is nil.
@@ -52,7 +53,7 @@ type actionProgram struct{ when, object, patch *expression }
 func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
 	at := expr.PathOfRule(i)
 	p := &ruleProgram{index: i, slots: len(r.Variables), variables: map[string]*variable{}}
-	p.forEach = b.compileExpression(outer, at+".forEach", r.ForEach, wantList)
+	p.forEach = b.compileExpression(outer, at+".forEach", r.ForEach, resulttype.List)
 
 	item := outer.clone()
 	delete(item.hidden, nameItem)
@@ -66,25 +67,25 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 			p.variables[name] = v
 		}
 	}
-	p.when = b.compileExpression(item, at+".when", r.When, wantBool)
+	p.when = b.compileExpression(item, at+".when", r.When, resulttype.Bool)
 	p.compileFor(b, item, at+".for", r.For)
-	p.forKey = b.compileOptional(item, at+".forKey", r.ForKey, wantString)
-	p.groupBy = b.compileOptional(item, at+".groupBy", r.GroupBy, wantJSON)
+	p.forKey = b.compileOptional(item, at+".forKey", r.ForKey, resulttype.String)
+	p.groupBy = b.compileOptional(item, at+".groupBy", r.GroupBy, resulttype.JSON)
 	for j, o := range r.OrderBy {
-		x := b.compileExpression(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, wantOrder)
+		x := b.compileExpression(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, resulttype.Order)
 		p.orderBy = append(p.orderBy, orderProgram{expression: x, descending: o.Descending})
 	}
 	p.compileKeep(b, outer, at+".keep", r.Keep)
-	p.unless = b.compileOptional(item, at+".unless", r.Unless, wantBool)
+	p.unless = b.compileOptional(item, at+".unless", r.Unless, resulttype.Bool)
 	for j, c := range r.Confirm {
 		entry := fmt.Sprintf("%s.confirm[%d].", at, j)
 		p.confirm = append(p.confirm, confirmProgram{
-			name:      b.compileOptional(item, entry+"name", c.Name, wantNames),
-			namespace: b.compileOptional(item, entry+"namespace", c.Namespace, wantString),
+			name:      b.compileOptional(item, entry+"name", c.Name, resulttype.Names),
+			namespace: b.compileOptional(item, entry+"namespace", c.Namespace, resulttype.String),
 		})
 	}
-	p.key = b.compileOptional(item, at+".key", r.Key, wantString)
-	p.reason = b.compileOptional(item, at+".reason", r.Reason, wantString)
+	p.key = b.compileOptional(item, at+".key", r.Key, resulttype.String)
+	p.reason = b.compileOptional(item, at+".reason", r.Reason, resulttype.String)
 	several := item.clone() // once: it has all names of the spec
 	delete(several.hidden, nameItems)
 	for j := range r.Actions {
@@ -99,13 +100,13 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 
 func (b *builder) compileAction(item, several *scope, at string, a *v1alpha1.RuleAction) actionProgram {
 	p := actionProgram{
-		when:   b.compileOptional(item, at+"when", a.When, wantBool),
-		object: b.compileOptional(item, at+"object", a.Object, wantObject),
+		when:   b.compileOptional(item, at+"when", a.When, resulttype.Bool),
+		object: b.compileOptional(item, at+"object", a.Object, resulttype.Object),
 	}
 	if a.Patch != nil {
-		w := wantMap
+		w := resulttype.Map
 		if a.Patch.Type == v1alpha1.PatchJSON {
-			w = wantOperations
+			w = resulttype.Operations
 		}
 		p.patch = b.compileExpression(several, at+"patch.expression", a.Patch.Expression, w)
 	}
@@ -115,7 +116,7 @@ func (b *builder) compileAction(item, several *scope, at string, a *v1alpha1.Rul
 // compileFor compiles `for`: a duration, or an expression.
 func (p *ruleProgram) compileFor(b *builder, s *scope, path, text string) {
 	if !v1alpha1.IsDuration(text) {
-		p.forExpression = b.compileOptional(s, path, text, wantDuration)
+		p.forExpression = b.compileOptional(s, path, text, resulttype.Duration)
 		return
 	}
 	var err error
@@ -136,7 +137,7 @@ func (p *ruleProgram) compileKeep(b *builder, outer *scope, path string, keep *i
 		group := outer.clone()
 		delete(group.hidden, nameItems)
 		group.hidden[nameItem], group.hidden[nameObject] = hiddenGroup, hiddenGroup
-		p.keepExpression = b.compileExpression(group, path, keep.StrVal, wantInt)
+		p.keepExpression = b.compileExpression(group, path, keep.StrVal, resulttype.Int)
 	}
 }
 
@@ -360,7 +361,7 @@ func (i *Item) EvaluateGroup() (string, *expr.Error) {
 	}
 	text, err := library.EncodeJSON(out)
 	if err != nil {
-		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
+		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: resulttype.HintJSON})
 	}
 	if problem := x.checkLength(types.String(text), maxGroup); problem != nil {
 		return "", problem
@@ -467,7 +468,7 @@ func (i *Item) EvaluateActionObject(action int) (map[string]any, *expr.Error) {
 	}
 	native, err := budget.ConvertToNative(out, i.rule.e.p.limits.ItemGrowth)
 	if err != nil {
-		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: resulttype.HintJSON})
 	}
 	object, _ := native.(map[string]any)
 	return object, nil
@@ -523,7 +524,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	}
 	patch, err := library.ConvertToNative(out) // always a copy: it is changed
 	if err != nil {
-		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: hintJSON})
+		return nil, x.locateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512), Hint: resulttype.HintJSON})
 	}
 	return patch, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
 // podWork is a spec with the targets "pods", "nodes" and "config", these variables, each as "name: expression", and rules.
@@ -306,7 +307,7 @@ func TestItemErrors(t *testing.T) {
 		"for":                {problem(b.EvaluateFor()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a map`},
 		"for, a number":      {problem(number.EvaluateFor()), `rules[0].for at 1:1: for must be a duration, or a string such as "40s", and this gave a int; a number has no unit: write seconds(x), or a string such as "40s"`},
 		"forKey":             {problem(b.EvaluateForKey()), "rules[0].forKey at 1:24: no such overload (string + int)"},
-		"groupBy":            {problem(b.EvaluateGroup()), "rules[0].groupBy at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"groupBy":            {problem(b.EvaluateGroup()), "rules[0].groupBy at 1:1: a value of type optional_type cannot be written; " + resulttype.HintJSON},
 		"orderBy":            {problem(b.EvaluateOrder()), "rules[0].orderBy[0].expression at 1:1: orderBy must be a string, a number, a bool, a timestamp or a duration, and this gave a map"},
 		"unless, no object":  {problem(record.EvaluateUnless()), "rules[0].unless at 1:8: this item is no object"},
 		"key":                {problem(b.EvaluateKey()), `rules[0].key at 1:15: no such key: labels on item (ns/b); write item.metadata.?labels[?"a"].orValue("")`},
@@ -318,7 +319,7 @@ func TestItemErrors(t *testing.T) {
 		"no object":          {problem(record.EvaluateActionObject(1)), "rules[0].actions[1]: the item is no object, and the action does not say what it is about; add object: to the action"},
 		"patch, several":     {problem(r.EvaluatePatch(0, b.AsObject(), all[:2])), "rules[0].actions[0].patch.expression at 1:21: there is no item here: several share this patch, and it sees items"},
 		"patch, one":         {problem(r.EvaluatePatch(0, b.AsObject(), all[1:2])), `rules[0].actions[0].patch.expression at 1:38: variables.name has no value: no such key: nam (rules[0].variables[0].expression at 1:15) on item (ns/b); did you mean "name"?`},
-		"patch, no JSON":     {problem(r.EvaluatePatch(2, b.AsObject(), all[1:2])), "rules[0].actions[2].patch.expression at 1:1: a value of type optional_type cannot be written; " + hintJSON},
+		"patch, no JSON":     {problem(r.EvaluatePatch(2, b.AsObject(), all[1:2])), "rules[0].actions[2].patch.expression at 1:1: a value of type optional_type cannot be written; " + resulttype.HintJSON},
 		"patch, none":        {problem(r.EvaluatePatch(1, b.AsObject(), all[1:2])), "rules[0].actions[1]: the action is no patch"},
 		"keep":               {problem(r.EvaluateKeep(all)), "rules[0].keep at 1:14: keep must not be negative, and this gave -93"},
 		"fine":               {problem(b.EvaluateWhen()), ""},

@@ -1,86 +1,89 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+// Package resulttype says what types of values expressions may give, and what to write where one gives another. Pure: it sees types, and never a value.
+package resulttype
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/common/types"
 )
 
-// wantedType is what an expression has to give.
-type wantedType int
+// HintJSON is what to write where a value has no JSON form.
+const HintJSON = "give null, bools, numbers, strings, timestamps and durations, or lists and maps with string keys of these; string(x) makes a string of most others"
 
+// Type is what an expression has to give.
+type Type int
+
+// Any may be anything. The others are called after what DescribeRequirement says of them.
 const (
-	wantAny wantedType = iota
-	wantBool
-	wantJSON
-	wantList
-	wantString
-	wantNames
-	wantDuration
-	wantInt
-	wantOrder
-	wantObject
-	wantMap
-	wantOperations
+	Any Type = iota
+	Bool
+	JSON
+	List
+	String
+	Names
+	Duration
+	Int
+	Order
+	Object
+	Map
+	Operations
 )
 
-// describeRequirement says it of an expression, such as "when".
-func (w wantedType) describeRequirement() string {
-	switch w {
-	case wantBool:
+// DescribeRequirement says it of an expression, such as "when".
+func (t Type) DescribeRequirement() string {
+	switch t {
+	case Bool:
 		return "must be true or false"
-	case wantJSON:
+	case JSON:
 		return "must be a value that JSON can hold"
-	case wantList:
+	case List:
 		return "must be a list"
-	case wantString:
+	case String:
 		return "must be a string"
-	case wantNames:
+	case Names:
 		return "must be a string, or a list of strings"
-	case wantDuration:
+	case Duration:
 		return `must be a duration, or a string such as "40s"`
-	case wantInt:
+	case Int:
 		return "must be a whole number"
-	case wantOrder:
+	case Order:
 		return "must be a string, a number, a bool, a timestamp or a duration"
-	case wantObject:
+	case Object:
 		return "must be an object of a target"
-	case wantMap:
+	case Map:
 		return "must be a map"
-	case wantOperations:
+	case Operations:
 		return "must be a list of {op, path, value}, as its type is JSON"
 	default:
 		return "may be anything"
 	}
 }
 
-// acceptsKind says whether a value of this kind can be it.
-func (w wantedType) acceptsKind(kind types.Kind) bool {
-	switch w {
-	case wantBool:
+// AcceptsKind says whether a value of this kind can be it.
+func (t Type) AcceptsKind(kind types.Kind) bool {
+	switch t {
+	case Bool:
 		return kind == types.BoolKind
-	case wantJSON:
+	case JSON:
 		return !slices.Contains([]types.Kind{types.TypeKind, types.OpaqueKind, types.StructKind}, kind)
-	case wantList, wantOperations:
+	case List, Operations:
 		return kind == types.ListKind
-	case wantString:
+	case String:
 		return kind == types.StringKind
-	case wantNames:
+	case Names:
 		return kind == types.StringKind || kind == types.ListKind
-	case wantDuration:
+	case Duration:
 		return kind == types.DurationKind || kind == types.StringKind
-	case wantInt:
+	case Int:
 		return kind == types.IntKind || kind == types.UintKind
-	case wantOrder:
+	case Order:
 		return slices.Contains([]types.Kind{
 			types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind,
 		}, kind)
-	case wantObject, wantMap:
+	case Object, Map:
 		return kind == types.MapKind
 	default:
 		return true
@@ -91,11 +94,11 @@ func (w wantedType) acceptsKind(kind types.Kind) bool {
 func isOneOf(t *types.Type, kinds ...types.Kind) bool { return slices.Contains(kinds, t.Kind()) }
 
 // suggestOptionalFix says what to write where an expression gives an optional value instead.
-func (w wantedType) suggestOptionalFix(got *types.Type) string {
+func (t Type) suggestOptionalFix(got *types.Type) string {
 	switch {
 	case got.TypeName() != types.OptionalType.TypeName():
 		return ""
-	case w != wantBool:
+	case t != Bool:
 		return "add .orValue(...)"
 	case got.IsExactType(types.NewOptionalType(types.BoolType)):
 		return "add .orValue(false)"
@@ -103,36 +106,36 @@ func (w wantedType) suggestOptionalFix(got *types.Type) string {
 	return ""
 }
 
-// suggestFix says what to write where an expression gives this type instead.
-func (w wantedType) suggestFix(got *types.Type) string {
-	if fix := w.suggestOptionalFix(got); fix != "" {
+// SuggestFix says what to write where an expression gives this type instead.
+func (t Type) SuggestFix(got *types.Type) string {
+	if fix := t.suggestOptionalFix(got); fix != "" {
 		return fix
 	}
-	switch w {
-	case wantBool:
+	switch t {
+	case Bool:
 		if isOneOf(got, types.ListKind, types.MapKind) {
 			return "ask something of it, with exists, all or size"
 		}
 		return "compare it with something, as in ... == ..."
-	case wantJSON:
-		return hintJSON
-	case wantList:
+	case JSON:
+		return HintJSON
+	case List:
 		if isOneOf(got, types.MapKind) {
 			return "write x.items for the objects of a target x, or x.transformList(k, v, v) for the values of a map"
 		}
-	case wantMap:
+	case Map:
 		if isOneOf(got, types.ListKind) {
 			return "a list of operations is a patch of type: JSON"
 		}
-	case wantString, wantNames:
+	case String, Names:
 		if isOneOf(got, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.TimestampKind, types.DurationKind) {
 			return "wrap in string()"
 		}
-	case wantDuration:
+	case Duration:
 		if isOneOf(got, types.IntKind, types.UintKind, types.DoubleKind) {
 			return `a number has no unit: write seconds(x), or a string such as "40s"`
 		}
-	case wantInt:
+	case Int:
 		return suggestIntFix(got)
 	}
 	return ""
@@ -145,23 +148,6 @@ func suggestIntFix(got *types.Type) string {
 		return "wrap in int()"
 	case isOneOf(got, types.ListKind, types.MapKind):
 		return "add .size()"
-	}
-	return ""
-}
-
-// suggestLibraryFix says what to write instead of what cel-go itself found wrong. Empty when that is not known.
-func suggestLibraryFix(message string) string {
-	switch {
-	case strings.Contains(message, "token recognition error at: '="):
-		return "to compare, write =="
-	case strings.HasPrefix(message, "invalid duration"):
-		return `write it with the units h, m, s and ms; parseDuration("15d") knows days and weeks too`
-	case strings.HasPrefix(message, "invalid timestamp"):
-		return `write it as in timestamp("2006-01-02T15:04:05Z")`
-	case strings.Contains(message, "nesting limit"):
-		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", maxLoopNesting)
-	case strings.HasPrefix(message, "found no matching overload for '_"):
-		return "both sides must be of one type: convert one, with int(), double(), string() or timestamp()"
 	}
 	return ""
 }
