@@ -83,6 +83,9 @@ type Object struct {
 	Terminating bool
 	// Finalizers are what holds a terminating object.
 	Finalizers []string
+	// Content is the number of what expressions can read of the object: two objects with the same number have equal Values, but for
+	// metadata.resourceVersion. 0: it has none. Another process has other numbers.
+	Content uint64
 	// Value is the whole object as expressions read it, without managedFields: maps, slices, strings, int64, float64 and
 	// bool. It is nil where only metadata was read. Never changed.
 	Value map[string]any

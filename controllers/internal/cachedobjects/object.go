@@ -8,6 +8,7 @@ package cachedobjects
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,11 +118,22 @@ func (o *Object) MatchesQuery(q *snapshot.Query, namespaced bool, f snapshot.Fie
 	return err != nil || f.MatchesObject(q.Fields, &whole)
 }
 
-// NewObject turns a client's object into what an informer holds: of its content, what reads say. One that it has made already it returns.
+// NewObject turns a client's object into what an informer holds: of its content, what reads say. Its content has a number of its own. One that
+// it has made already it returns.
 func NewObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) (*Object, error) {
+	if made, ok := obj.(*Object); ok {
+		return made, nil
+	}
+	o, err := newObject(gvr, obj, reads)
+	o.Content = contents.Add(1)
+	return o, err
+}
+
+// contents counts the contents of objects of this process.
+var contents atomic.Uint64 //nolint:gochecknoglobals // a number must never come again, whoever asks
+
+func newObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) (*Object, error) {
 	switch o := obj.(type) {
-	case *Object:
-		return o, nil
 	case *wire.Object:
 		return newWatched(gvr, o, reads), nil
 	case *unstructured.Unstructured:

@@ -517,6 +517,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	if before != nil && before.ResourceVersion == now.ResourceVersion {
 		return
 	}
+	now.InheritContent(before)
 	i.noteEdit()
 	i.changed = chooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)

@@ -110,6 +110,7 @@ func (l *listing) compareNamespace(namespace string, before, now cachedobjects.S
 			}
 			continue
 		}
+		o.InheritContent(known)
 		l.changes = append(l.changes, difference{known, o})
 	}
 	for _, o := range before {

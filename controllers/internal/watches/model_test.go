@@ -6,6 +6,7 @@ package watches
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -45,6 +46,8 @@ type model struct {
 	busy  map[Owner]bool
 	wants map[Owner][]snapshot.Query
 	seen  map[Owner][]string
+	// contents are the Values that were shown under a number, but for their versions.
+	contents sync.Map
 }
 
 // wakeful is the queue of a model.
@@ -151,6 +154,7 @@ func (m *model) look(wants []snapshot.Query) (shown []string) {
 		t := m.Read(m.Context(), q)
 		s := t.State.String()
 		if t.State == plan.Complete {
+			m.checkContents(t.Objects)
 			for _, o := range t.Objects {
 				s += fmt.Sprintf(" %s/%s", o.Namespace, o.Name)
 				if q.MetadataOnly {
@@ -163,6 +167,23 @@ func (m *model) look(wants []snapshot.Query) (shown []string) {
 		shown = append(shown, s)
 	}
 	return shown
+}
+
+// checkContents fails if two contents have the same number.
+func (m *model) checkContents(objects []plan.Object) {
+	for i := range objects {
+		if objects[i].Content == 0 {
+			continue
+		}
+		value := maps.Clone(objects[i].Value)
+		metadata := maps.Clone(value["metadata"].(map[string]any))
+		delete(metadata, "resourceVersion")
+		value["metadata"] = metadata
+		text := fmt.Sprint(value)
+		if was, known := m.contents.LoadOrStore(objects[i].Content, text); known && was != text {
+			m.Errorf("content %d was %s, and is %s", objects[i].Content, was, text)
+		}
+	}
 }
 
 func (m *model) pick(all ...string) string { return all[m.IntN(len(all))] }

@@ -57,7 +57,7 @@ func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) p
 			}
 		}
 		if q.MetadataOnly {
-			t.Objects[n].Value = nil
+			t.Objects[n].Value, t.Objects[n].Content = nil, 0
 		}
 	}
 	return t

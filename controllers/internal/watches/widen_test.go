@@ -94,6 +94,57 @@ func TestWhoReadsMoreWaitsForIt(t *testing.T) {
 	}
 }
 
+// The number of a content stays while nothing changes that the store keeps, such as with each heartbeat of a Node, and is another one after each
+// change of that, also if an object is made again with the same content.
+func TestTheNumberOfAContent(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	q := queries.New("Pod", reading("phase"))
+	put := func(phase, beat string) {
+		content := status(phase)
+		content["status"].(map[string]any)["message"] = beat
+		s.Put(apiserver.Pods, "a", "p", nil, content)
+	}
+	version := ""
+	next := func() plan.Object {
+		t.Helper()
+		var shown plan.Object
+		until(t, "the next version is shown", func() bool {
+			got := r.Read(t.Context(), q)
+			if got.State != plan.Complete || len(got.Objects) != 1 || got.Objects[0].ResourceVersion == version {
+				return false
+			}
+			shown, version = got.Objects[0], got.Objects[0].ResourceVersion
+			return true
+		})
+		return shown
+	}
+	put("Running", "1")
+	r.SetInterests(owner("c"), interests(q))
+	first := next()
+	put("Running", "2")
+	if beat := next(); beat.Content != first.Content || beat.Content == 0 || beat.Value["metadata"].(map[string]any)["resourceVersion"] != version {
+		t.Errorf("after a heartbeat the content is %d, and was %d; its value is %v", beat.Content, first.Content, beat.Value)
+	}
+	put("Failed", "3")
+	changed := next()
+	if changed.Content == first.Content {
+		t.Error("after a change the content is the same")
+	}
+	put("Running", "4")
+	if back := next(); back.Content == changed.Content {
+		t.Error("after another change the content is the same")
+	}
+	s.Remove(apiserver.Pods, "a", "p")
+	put("Running", "5")
+	if again := next(); again.Content == first.Content {
+		t.Error("an object that was made again has the content of the other")
+	}
+	if metadata := r.Read(t.Context(), queries.New("Pod", queries.MetadataOnly)); len(metadata.Objects) == 1 && metadata.Objects[0].Content != 0 {
+		t.Error("metadata have a content")
+	}
+}
+
 // A list has what was read when it began. Who comes while it is under way waits for the next one.
 func TestWhoComesDuringAListWaitsForTheNext(t *testing.T) {
 	s := apiserver.New(t)
