@@ -37,6 +37,7 @@ type foreseer struct {
 	currentItem              *Item
 	sharedBudget, itemBudget budget.Budget          // as much as the answers have
 	found, holding           timedependence.Lookout // of all answers, and of those that say what holds
+	last                     timedependence.Lookout // of the last answer
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
 }
@@ -80,6 +81,7 @@ func (f *foreseer) resetForesight() {
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
 func (e *Evaluation) evaluateAndForesee(x *expression, from *budget.Budget) (ref.Val, *expr.Error) {
 	out, problem := x.evaluateIn(e, from)
+	e.ahead.last = timedependence.Lookout{Until: timedependence.Never}
 	if x.readsTime {
 		e.ahead.foreseeAnswer(x, from, out, problem == nil || problem.Kind == expr.Runtime)
 	}
@@ -95,6 +97,7 @@ func (f *foreseer) foreseeAnswer(x *expression, from *budget.Budget, out ref.Val
 	if x.want == resulttype.Order && !l.Unknown {
 		f.foreseeOrder(x, value, &l)
 	}
+	f.last = l
 	f.found.Merge(l)
 	if x.holds {
 		f.holding.Merge(l)

@@ -228,7 +228,8 @@ func (e *Evaluation) answers(t *testing.T) string {
 		say(r.Value, r.Err)
 	}
 	r := e.SelectRule(0)
-	items, problem := r.EvaluateItems()
+	listed, problem := r.EvaluateItems()
+	items := listItems(listed)
 	say(len(items), problem)
 	var orders []Order
 	for _, i := range items {

@@ -407,7 +407,8 @@ func outcome(t *rapid.T, p *Programs, targets map[string]any) []any {
 	data, problem := e.EvaluateData()
 	add(data, problem != nil)
 	r := e.SelectRule(0)
-	items, problem := r.EvaluateItems()
+	listed, problem := r.EvaluateItems()
+	items := listItems(listed)
 	add(len(items), problem != nil)
 	for _, item := range items {
 		o := item.AsObject()

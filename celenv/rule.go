@@ -170,36 +170,45 @@ const (
 )
 
 // EvaluateItems gives the entries of forEach, in the order of its list.
-func (r *RuleEvaluation) EvaluateItems() ([]*Item, *expr.Error) {
+func (r *RuleEvaluation) EvaluateItems() (ItemList, *expr.Error) {
 	e := r.e
 	out, problem := e.evaluateAndForesee(r.p.forEach, &e.sharedBudget)
 	if problem != nil {
-		return nil, problem
+		return ItemList{}, problem
 	}
 	if n, most := budget.MeasureLength(out), e.p.limits.Items; n > int64(most) {
-		return nil, r.p.forEach.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
+		return ItemList{}, r.p.forEach.locateError(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("forEach gives %d items, and a rule may have %d", n, most), Hint: "filter the list, or let the target select less"})
+	}
+	if own, ok := out.(*budget.NativeList); ok {
+		return ItemList{r, own.Native}, nil
 	}
 	var values []any
-	if own, ok := out.(*budget.NativeList); ok {
-		values = own.Native
-	} else {
-		for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
-			values = append(values, it.Next())
-		}
+	for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
+		values = append(values, it.Next())
 	}
-	const each = 64 // an Item, and where it is found
+	const each = 16
 	if !e.RetainBytes(r.p.forEach.path, each*len(values)) {
-		return nil, e.abortReason
+		return ItemList{}, e.abortReason
 	}
-	items, all := make([]*Item, len(values)), make([]Item, len(values))
-	for i, value := range values {
-		if own, ok := value.(*budget.SortedMap); ok {
-			value = own.Native
-		}
-		all[i] = Item{rule: r, value: value}
-		items[i] = &all[i]
+	return ItemList{r, values}, nil
+}
+
+// ItemList are the entries of forEach, in the order of its list.
+type ItemList struct {
+	rule   *RuleEvaluation
+	values []any
+}
+
+// CountItems returns how many there are.
+func (l *ItemList) CountItems() int { return len(l.values) }
+
+// MakeItem returns one of them, by its place. Each call makes an Item of its own.
+func (l *ItemList) MakeItem(place int) *Item {
+	value := l.values[place]
+	if own, ok := value.(*budget.SortedMap); ok {
+		value = own.Native
 	}
-	return items, nil
+	return &Item{rule: l.rule, value: value}
 }
 
 // bindItem has the expressions see an item.

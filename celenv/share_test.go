@@ -62,7 +62,7 @@ func TestEvaluationsAskForMemory(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for _, item := range all {
+					for _, item := range listItems(all) {
 						if _, err := item.EvaluateKey(); err != nil {
 							t.Fatal(err)
 						}

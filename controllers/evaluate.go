@@ -173,7 +173,7 @@ func (e *evaluator) declareInterests() {
 // dropInterests declares that the Cleaner wants to hear of nothing.
 func (e *evaluator) dropInterests() {
 	e.pass.r.watches.DropInterests(e.pass.store.Key)
-	e.pass.mem.listening, e.pass.mem.queried = time.Time{}, queried{}
+	e.pass.mem.listening, e.pass.mem.queried, e.pass.mem.Results = time.Time{}, queried{}, nil
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
@@ -223,7 +223,9 @@ func (e *evaluator) findRoom() *plan.Room {
 // decideAndRemember decides, and remembers what the next decision has to know.
 func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
 	began := e.pass.r.clock.Now()
+	in.Results = e.pass.mem.ResultsOf(e.pass.assignment.Version) // of no other decision: confirmations evaluate all items
 	d := e.computePlan(ctx, in)
+	e.pass.mem.Results, e.pass.mem.ResultsVersion = d.Results, e.pass.assignment.Version
 	e.pass.mem.evaluated, e.pass.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
 	if e.pass.holdsChecked = checkMemory(e.pass.share) == nil && !stopped; e.pass.holdsChecked {
@@ -231,7 +233,7 @@ func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 	} else {
 		e.skipCheck(in.Now)
 	}
-	e.pass.r.metrics.ObserveEvaluation(string(d.Verdict), e.pass.r.clock.Since(began))
+	e.pass.r.metrics.ObserveEvaluation(string(d.Verdict), e.pass.r.clock.Since(began), d.Evaluated, d.Reused)
 	failing := int64(0)
 	for i := range d.Errors {
 		failing += max(1, d.Errors[i].Count)

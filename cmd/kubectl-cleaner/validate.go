@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/cmd/internal/protectedkinds"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
@@ -60,7 +61,7 @@ it checks which kinds the cluster serves.`,
 	flags.Var(protectedkinds.NewValue(&f.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator; Cleaners cannot use its Secrets")
 	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
-	flags.BoolVar(&f.reads, "reads", false, "print for each valid Cleaner what its expressions read of the objects of each target")
+	flags.BoolVar(&f.reads, "reads", false, "print for each valid Cleaner what its expressions read of the objects of each target, and what a change costs")
 	return cmd
 }
 
@@ -139,7 +140,8 @@ func (t terminal) printVerdict(d *manifests.Document, problems []manifests.Probl
 	return true
 }
 
-// printReadings prints what the expressions of a Cleaner read of an object of each target that they see, besides its identity.
+// printReadings prints what the expressions of a Cleaner read of an object of each target that they see, besides its identity, and for which
+// items each rule is evaluated after a change.
 func printReadings(out output.Screen, c *manifests.Cleaner) {
 	readings := c.Programs.FindReadings()
 	for i := range c.Work.Targets {
@@ -155,6 +157,21 @@ func printReadings(out output.Screen, c *manifests.Cleaner) {
 		default:
 			out.Printf("  %s: %s\n", name, strings.Join(paths, ", "))
 		}
+	}
+	for i := range c.Work.Rules {
+		out.Printf("  rule %s: %s\n", c.Work.Rules[i].Name, describeReuse(c.Programs.FindReuse(i)))
+	}
+}
+
+// describeReuse says for which items of a rule the operator evaluates when after a change.
+func describeReuse(r celenv.Reuse) string {
+	switch {
+	case r.Impossible != "":
+		return "each change evaluates all items, because " + r.Impossible
+	case len(r.Joined) == 0:
+		return "each change evaluates the items that changed"
+	default:
+		return "each change evaluates the items that changed; a change of " + strings.Join(r.Joined, " or ") + " all of them"
 	}
 }
 

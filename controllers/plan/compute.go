@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
 const (
@@ -92,6 +93,9 @@ type Input struct {
 	Unreadable map[Read]string
 	// Failed are items of which an earlier step failed: they are left alone.
 	Failed map[ItemKey]bool
+	// Results are for which items the plan before this one found `when` false. They save evaluations: what is acted on never depends on them.
+	// Nil: all items are evaluated, and nothing is handed on.
+	Results *reuse.Results
 	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted, and no later rule acts
 	// on their objects.
 	Only map[ItemKey]bool
@@ -101,8 +105,8 @@ type Input struct {
 type Room struct {
 	// Holds is how many holds there may be.
 	Holds int
-	// DoneBytes is how much memory Done may take.
-	DoneBytes int64
+	// DoneBytes and ResultBytes are how much memory Done and Results may take.
+	DoneBytes, ResultBytes int64
 }
 
 // Clock is what was measured of the clock that Now comes from. The zero value is a clock that is right.
@@ -146,6 +150,10 @@ type Plan struct {
 	Confirm []Read
 	// Holds is input to the next ComputePlan.
 	Holds fortimers.Holds
+	// Results is input to the next ComputePlan; nil if the rules were not evaluated.
+	Results *reuse.Results
+	// Evaluated is for how many items of rules `when` was evaluated, and Reused for how many its result was known.
+	Evaluated, Reused int
 	// TrippedBy is the limit that the plan is over; empty if none.
 	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.
@@ -185,6 +193,9 @@ type decider struct {
 	// the timers must start again; zero: there are none.
 	newHolds int
 	blindFor time.Duration
+	// results are those of earlier plans and of this one; nil if none are used.
+	results *reuse.Decision
+	sums    map[string]contentSum
 }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
@@ -346,7 +357,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	}
 	if over != "" {
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Withheld = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }

@@ -28,6 +28,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		}
 	}
 	p.Holds = nil
+	d.beginResults()
 	for i := range in.Spec.Rules {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
 		if in.ReadsLost(in.Programs.ListRuleTargets(i)) {
@@ -38,6 +39,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		}
 	}
 	p.Errors = d.errors.rows
+	if d.results != nil {
+		p.Results = d.results.EndDecision()
+	}
 	slices.SortStableFunc(p.Pending, func(a, b Pending) int {
 		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Rule, b.Rule), strings.Compare(a.Key, b.Key))
 	})
@@ -134,7 +138,7 @@ func (r *deciding) decideRule() {
 
 // What is held on to for each item that gets so far, in bytes, without its texts.
 const (
-	candidateSize = 256
+	candidateSize = 320
 	holdSize      = 512 // it is held on to until the next evaluation, too
 	actingSize    = 128
 	stepSize      = 640
@@ -164,10 +168,17 @@ func (r *deciding) handHolds(h fortimers.RuleHolds) {
 }
 
 // findCandidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
-func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
+func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 	var out []candidate
-	for place, item := range items {
+	known := findKnown(r, items.CountItems())
+	for place := range items.CountItems() {
+		if known.isFalse(place) {
+			continue
+		}
+		item := items.MakeItem(place)
 		matches, err := item.EvaluateWhen()
+		r.p.Evaluated++
+		known.noteResult(place, err == nil && !matches)
 		switch {
 		case r.abortReason() != nil:
 			return nil
@@ -184,6 +195,7 @@ func (r *deciding) findCandidates(items []*celenv.Item) []candidate {
 			}
 		}
 	}
+	known.end()
 	return out
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
 var (
@@ -994,10 +995,12 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 		r.Name, r.ForEach, r.Key = "second", "lists.range(100000)", "string(item)"
 		r.When = "lists.range(1000).all(x, x >= 0)"
 	})
-	got := ComputePlan(t.Context(), over(t, cluster(first, second), p("a"), p("b")))
+	in := over(t, cluster(first, second), p("a"), p("b"))
+	in.Results = &reuse.Results{}
+	got := ComputePlan(t.Context(), in)
 	const want = "The Cleaner takes no action because of an error: spec.rules[1]." // the place where the steps or the time are over, whichever is first
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonEvaluationFailed || len(got.Steps) > 0 || got.RulesEvaluated ||
-		!strings.HasPrefix(got.Message, want) {
+		got.Results != nil || !strings.HasPrefix(got.Message, want) {
 		t.Errorf("%s %s, %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)
 	}
 }

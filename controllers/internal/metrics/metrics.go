@@ -44,6 +44,7 @@ type Metrics struct {
 	woken          prometheus.Counter
 	tooLarge       prometheus.Counter
 	proofs         *prometheus.CounterVec
+	ruleItems      *prometheus.CounterVec
 	informers      prometheus.Gauge
 	objects        prometheus.Gauge
 	panics         prometheus.Counter
@@ -120,6 +121,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		proofs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "cleaner_freshness_proofs_total", Help: "Proofs that a watch is as new as the API server, by result.",
 		}, []string{"result"}),
+		ruleItems: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "cleaner_rule_items_total", Help: "Items of rules in evaluations, by whether when was evaluated for them.",
+		}, []string{"result"}),
 		informers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "cleaner_watches", Help: "Watches of target kinds.",
 		}),
@@ -138,7 +142,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		}),
 	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.ruleItems, m.informers, m.objects, m.panics,
 		m.queued, m.queueTime,
 	} {
 		if err := r.Register(c); err != nil {
@@ -164,8 +168,11 @@ func RegisterClockSkew(r prometheus.Registerer, skew func() time.Duration) error
 	return nil
 }
 
-// ObserveEvaluation counts an evaluation, and how long it took.
-func (m *Metrics) ObserveEvaluation(verdict string, took time.Duration) {
+// ObserveEvaluation counts an evaluation, and how long it took: for how many items of rules `when` was evaluated, and for how many its result was
+// still valid.
+func (m *Metrics) ObserveEvaluation(verdict string, took time.Duration, evaluated, reused int) {
+	m.ruleItems.WithLabelValues("evaluated").Add(float64(evaluated))
+	m.ruleItems.WithLabelValues("reused").Add(float64(reused))
 	m.evaluations.WithLabelValues(verdict).Inc()
 	m.evaluationTime.Observe(took.Seconds())
 }

@@ -20,7 +20,7 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ObserveEvaluation("Wait", 3*time.Millisecond)
+	m.ObserveEvaluation("Wait", 3*time.Millisecond, 3, 5)
 	m.CountAction(types.NamespacedName{}, "", "delete", "done")
 	m.ObserveDelay(2 * time.Second)
 	shop, stock := types.NamespacedName{Namespace: "shop", Name: "orphans"}, types.NamespacedName{Namespace: "stock", Name: "orphans"}
@@ -42,6 +42,7 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	m.CountWakeups(3)
 	m.CountTooLarge()
 	m.CountProof("reached")
+
 	m.CountPanic()
 	m.SetQueueDepth(4)
 	m.ObserveQueueWait(2 * time.Second)
@@ -128,6 +129,10 @@ cleaner_queue_duration_seconds_count 1
 # HELP cleaner_queued_cleaners Cleaners that wait for a worker.
 # TYPE cleaner_queued_cleaners gauge
 cleaner_queued_cleaners 4
+# HELP cleaner_rule_items_total Items of rules in evaluations, by whether when was evaluated for them.
+# TYPE cleaner_rule_items_total counter
+cleaner_rule_items_total{result="evaluated"} 3
+cleaner_rule_items_total{result="reused"} 5
 # HELP cleaner_runs_total Finished runs, by result.
 # TYPE cleaner_runs_total counter
 cleaner_runs_total{result="Completed"} 1

@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
 // About how much memory it takes to remember one thing of each kind, without its texts.
@@ -44,6 +45,9 @@ type Items struct {
 	Patches patched.Patches
 	// Told are the items of which a report was made.
 	Told reportdedup.Reports
+	// Results are for which items `when` was false in the evaluation of a version of the Cleaner.
+	Results        *reuse.Results
+	ResultsVersion string
 	// Rehearsed are those of which the API server was asked while mode is DryRun.
 	Rehearsed rehearsed.Items
 }
@@ -57,7 +61,7 @@ func NewItems() Items {
 
 // CountBytes is about how much memory is taken.
 func (m *Items) CountBytes() int64 {
-	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes() + m.Lagging.CountBytes()
+	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes() + m.Lagging.CountBytes() + m.Results.CountBytes()
 	for _, e := range m.Backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -67,11 +71,11 @@ func (m *Items) CountBytes() int64 {
 	return n + m.Patches.CountBytes()
 }
 
-// FitInto forgets, if there is not enough room, first what costs requests and repeated reports, and then all. Evaluated is when the Cleaner was
+// FitInto forgets, if there is not enough room, first what costs only time, then what costs requests and repeated reports, and then all. Evaluated is when the Cleaner was
 // evaluated last.
 func (m *Items) FitInto(room int64, evaluated time.Time) {
 	for _, forget := range []func(){
-		func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
+		func() { m.Results = nil }, func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
 		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
 	} {
 		if m.CountBytes() <= room {
@@ -84,7 +88,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
-	m.Holds, m.Done, m.Lagging = nil, m.Done.ForgetActions(), life.Lagging{}
+	m.Holds, m.Done, m.Lagging, m.Results = nil, m.Done.ForgetActions(), life.Lagging{}, nil
 	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Recreations = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetComparisons()
@@ -99,9 +103,20 @@ func (m *Items) AskAgain() {
 	clear(m.Rehearsed)
 }
 
-// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions and reports may all grow in one pass.
+// ResultsOf returns the results of a version of the Cleaner, for the next evaluation.
+func (m *Items) ResultsOf(version string) *reuse.Results {
+	if m.Results == nil || m.ResultsVersion != version {
+		return &reuse.Results{}
+	}
+	return m.Results
+}
+
+// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions, results and reports may all grow in one
+// pass.
 func (m *Items) MakeRoom(free int64) *plan.Room {
 	part := free / 8
 	m.Told.GrowBy(part)
-	return &plan.Room{Holds: int(max(0, free-2*part+m.Holds.Bytes()) / fortimers.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes())}
+	return &plan.Room{
+		Holds: int(max(0, free-3*part+m.Holds.Bytes()) / fortimers.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes()), ResultBytes: max(0, part+m.Results.CountBytes()),
+	}
 }

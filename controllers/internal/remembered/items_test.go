@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
@@ -36,6 +37,11 @@ func full() *Items {
 	m.Told.GrowBy(1 << 20)
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
 	m.Rehearsed[item.Sum()] = 1
+	decision := (&reuse.Results{}).BeginDecision(epoch, time.Hour, 1<<20)
+	rule := decision.BeginRule("r", reuse.Sum{})
+	rule.NoteFalse(1, time.Time{})
+	rule.EndRule()
+	m.Results, m.ResultsVersion = decision.EndDecision(), "v1"
 	return &m
 }
 
@@ -47,7 +53,7 @@ func (m *Items) kinds() map[string]int {
 	}
 	return map[string]int{
 		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Recreations), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()), "lagging": len(m.Lagging),
-		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed),
+		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed), "results": int(m.Results.CountBytes()),
 	}
 }
 
@@ -80,7 +86,7 @@ func TestForget(t *testing.T) {
 
 // First that is forgotten which costs least: each byte less of room takes another kind.
 func TestFitInto(t *testing.T) {
-	order := []string{"patches", "rehearsed", "unconfirmed", "awaited", "told"}
+	order := []string{"results", "patches", "rehearsed", "unconfirmed", "awaited", "told"}
 	m := full()
 	for i, kind := range order {
 		m.FitInto(m.CountBytes()-1, epoch)
@@ -106,10 +112,21 @@ func TestAskAgain(t *testing.T) {
 	m := full()
 	m.AskAgain()
 	for kind, n := range m.kinds() {
-		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told"
+		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told" || kind == "results"
 		if (n > 0) != stays {
 			t.Errorf("%s is remembered: %t", kind, n > 0)
 		}
+	}
+}
+
+// The results of another version of the Cleaner are of no use.
+func TestResultsOfAVersion(t *testing.T) {
+	m := full()
+	if m.ResultsOf("v1") != m.Results {
+		t.Error("the results of this version are not found")
+	}
+	if r := m.ResultsOf("v2"); r == nil || r.CountBytes() != 0 {
+		t.Errorf("another version has %d bytes of results", r.CountBytes())
 	}
 }
 
@@ -117,13 +134,16 @@ func TestMakeRoom(t *testing.T) {
 	m := full()
 	const free = 80 * fortimers.HoldBytes
 	room := m.MakeRoom(free)
-	if want := 1 + 60; room.Holds != want {
+	if want := 1 + 50; room.Holds != want {
 		t.Errorf("there is room for %d holds, want %d", room.Holds, want)
 	}
 	if want := free/8 + m.Done.CountBytes(); room.DoneBytes != want {
 		t.Errorf("there is room for %d bytes of deeds, want %d", room.DoneBytes, want)
 	}
-	if room := m.MakeRoom(-1 << 30); room.Holds != 0 || room.DoneBytes != 0 {
+	if want := free/8 + m.Results.CountBytes(); room.ResultBytes != want {
+		t.Errorf("there is room for %d bytes of results, want %d", room.ResultBytes, want)
+	}
+	if room := m.MakeRoom(-1 << 30); room.Holds != 0 || room.DoneBytes != 0 || room.ResultBytes != 0 {
 		t.Errorf("where there is none: %+v", room)
 	}
 }

@@ -1,0 +1,310 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
+)
+
+// whens are conditions of rules over Pods that depend on their item, on other targets and on the time, alone and together, and that fail.
+var whens = []string{
+	`item.spec.node == "n1"`,
+	`item.spec.?done.orValue("") == "yes" && item.spec.node == "n2"`,
+	`!nodes.items.exists(n, n.metadata.name == item.spec.node)`,
+	`!(item.spec.node in variables.nodesByName)`,
+	`variables.spare && item.spec.?done.orValue("") != "yes"`,
+	`pods.items.exists(p, p.metadata.name != item.metadata.name && p.spec.?node == item.spec.?node)`,
+	`pods.items.countBy(p, p.spec.?node.orValue(""))[?item.spec.?node.orValue("")].orValue(0) > 2`,
+	`pools.items.exists(p, p.spec.addresses.exists(a, a.pod == item.metadata.name))`,
+	`age(item) > duration("20m")`,
+	`age(item) > duration("10m") && age(item) < duration("25m")`,
+	`item.spec.?node.orValue("") == "n1" && time > timestamp("2026-01-01T00:20:00Z")`,
+	`time.getMinutes() % 3 == 0`,
+	`variables.late && nodes.items.size() > 1`,
+	`int(item.spec.age) > 2`,
+	`has(item.metadata.deletionTimestamp)`,
+	`variables.old`,
+	`item.metadata.resourceVersion == "9"`,
+	`json.marshal(item).contains("n2")`,
+}
+
+// world is a cluster that changes, as the watches of a process show it.
+type world struct {
+	pods    map[string]Object
+	nodes   []string
+	pools   []string
+	numbers map[string]uint64 // of the contents of each object
+	shown   map[string]string // its content, but for its version
+	version int
+	last    uint64
+	// unserved says that there is no kind of pools, and unnumbered how the names of objects begin that have no number.
+	unserved   bool
+	unnumbered string
+}
+
+func newWorld() *world {
+	return &world{pods: map[string]Object{}, numbers: map[string]uint64{}, shown: map[string]string{}}
+}
+
+// number gives objects the numbers that a store gives them: another one with each change of what expressions can read.
+func (w *world) number(objects []Object) []Object {
+	for i := range objects {
+		o := &objects[i]
+		meta := o.Value["metadata"].(map[string]any)
+		version := meta["resourceVersion"]
+		delete(meta, "resourceVersion")
+		content, _ := json.Marshal(o.Value)
+		meta["resourceVersion"] = version
+		id := string(o.UID)
+		if w.shown[id] != string(content) {
+			w.last++
+			w.shown[id], w.numbers[id] = string(content), w.last
+		}
+		if o.Content = w.numbers[id]; w.unnumbered != "" && strings.HasPrefix(o.Name, w.unnumbered) {
+			o.Content = 0
+		}
+	}
+	return objects
+}
+
+// show is what the targets show now.
+func (w *world) show() Snapshot {
+	var all, shownPools []Object
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for n := range w.pods {
+			if !yield(n) {
+				return
+			}
+		}
+	}) {
+		all = append(all, w.pods[name])
+	}
+	for _, addresses := range w.pools {
+		shownPools = append(shownPools, pool("p"+addresses, addresses))
+	}
+	n := nodesSeen(slices.Sorted(slices.Values(w.nodes))...)
+	n.Objects = w.number(n.Objects)
+	shown := poolsSeen(w.number(shownPools)...)
+	if w.unserved {
+		shown.State = NoSuchKind
+	}
+	return Snapshot{seen(w.number(all)...), n, shown}
+}
+
+// change changes something.
+func (w *world) change(t *rapid.T) {
+	name := fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "which"))
+	w.version++
+	o, there := w.pods[name]
+	switch kind := rapid.SampledFrom([]string{"words", "words", "version", "delete", "terminating", "nodes", "pools", "nothing"}).Draw(t, "change"); {
+	case kind == "nodes":
+		w.nodes = drawSome(t, "n1", "n2", "n3")
+	case kind == "pools":
+		w.pools = drawSome(t, "1=p1", "2=p2")
+	case kind == "words" || !there:
+		var words []string
+		for _, word := range []string{"done:yes", "node:n1", "node:n2", "age:1", "age:3"} {
+			if rapid.Bool().Draw(t, word) {
+				words = append(words, word)
+			}
+		}
+		o = p(name, words...)
+		born := time.Date(2026, 1, 1, 0, rapid.IntRange(0, 10).Draw(t, "born"), 0, 0, time.UTC)
+		o.Value["metadata"].(map[string]any)["creationTimestamp"] = born.Format(time.RFC3339)
+	case kind == "version":
+		o.Value = copyValue(o.Value)
+	case kind == "terminating":
+		o.Value = copyValue(o.Value)
+		o = terminating(o, 30)
+	case kind == "delete":
+		delete(w.pods, name)
+		return
+	}
+	if o.Value != nil {
+		o.ResourceVersion = fmt.Sprint(w.version)
+		o.Value["metadata"].(map[string]any)["resourceVersion"] = o.ResourceVersion
+		w.pods[name] = o
+	}
+}
+
+func drawSome(t *rapid.T, from ...string) (some []string) {
+	for _, s := range from {
+		if rapid.Bool().Draw(t, s) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+func copyValue(value map[string]any) map[string]any {
+	text, _ := json.Marshal(value)
+	var out map[string]any
+	if err := json.Unmarshal(text, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// drawnHistoryRule is any rule, mostly over all Pods.
+func drawnHistoryRule(t *rapid.T, name string) v1alpha1.Rule {
+	r := drawnRule(t, name)
+	r.When = rapid.SampledFrom(whens).Draw(t, name+" condition")
+	if rapid.IntRange(0, 4).Draw(t, name+" all pods") > 0 {
+		r.ForEach = "pods.items"
+	}
+	return r
+}
+
+// After every event of any history, a plan that evaluates only what has changed is the plan that evaluates all.
+func TestReusedResultsChangeNoPlan(t *testing.T) {
+	evaluated, reused := 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		work := cluster(drawnHistoryRule(rt, "r1"), drawnHistoryRule(rt, "r2"))
+		work.Variables = []v1alpha1.Variable{
+			{Name: "nodesByName", Expression: "nodes.items.indexBy(n, n.metadata.name)"},
+			{Name: "late", Expression: `time > timestamp("2026-01-01T00:30:00Z")`},
+			{Name: "spare", Expression: `variables.late || size(pools.items) > 0`},
+		}
+		work.Retry = &v1alpha1.Retry{Period: "20m"}
+		w, now := newWorld(), time.Date(2026, 1, 1, 0, 15, 0, 0, time.UTC)
+		for range rapid.IntRange(0, 12).Draw(rt, "at first") {
+			w.change(rt)
+		}
+		in := over(t, work)
+		holds, results := fortimers.Holds(nil), &reuse.Results{}
+		for range rapid.IntRange(1, 25).Draw(rt, "events") {
+			for range rapid.IntRange(0, 3).Draw(rt, "changes") {
+				w.change(rt)
+			}
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 1, 30, 200, 900, -5}).Draw(rt, "seconds")) * time.Second)
+			in.Snapshot, in.Now, in.Holds, in.Results = w.show(), now, holds, nil
+			whole := ComputePlan(t.Context(), in)
+			in.Results = results
+			plan := ComputePlan(t.Context(), in)
+			if got, want := bytesOf(rt, plan), bytesOf(rt, whole); got != want {
+				rt.Fatalf("with known results it is\n%s\nand without\n%s\nfor %q and %q", got, want, work.Rules[0].When, work.Rules[1].When)
+			}
+			evaluated, reused = evaluated+plan.Evaluated, reused+plan.Reused
+			if whole.Reused != 0 || whole.Results != nil || whole.Evaluated != plan.Evaluated+plan.Reused {
+				rt.Fatalf("without results %d items were evaluated and %d reused, with them %d and %d", whole.Evaluated, whole.Reused, plan.Evaluated, plan.Reused)
+			}
+			holds, results = plan.Holds, plan.Results
+			if results == nil {
+				results = &reuse.Results{}
+			}
+		}
+	})
+	if reused < evaluated/10 {
+		t.Errorf("%d items were evaluated, and only %d reused: the test shows too little", evaluated, reused)
+	}
+}
+
+// What was evaluated is evaluated again only if it changed, if another target changed that `when` reads, or at the moment at which time changes
+// the result; and at the latest after a period.
+func TestWhatIsEvaluatedAgain(t *testing.T) {
+	minute := func(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
+	for name, tc := range map[string]struct {
+		when   string
+		change func(w *world)
+		after  time.Duration
+		want   int
+	}{
+		"nothing": {`item.spec.node == "n9"`, func(*world) {}, 0, 0},
+		"an item": {`item.spec.node == "n9"`, func(w *world) { w.pods["p1"] = p("p1", "node:n2", "age:1") }, 0, 1},
+		"only the version of an item": {`item.spec.node == "n9"`, func(w *world) {
+			o := p("p1", "node:n1")
+			o.Value["metadata"].(map[string]any)["resourceVersion"] = "99"
+			w.pods["p1"] = o
+		}, 0, 0},
+		"the version of an item, which is read":    {`item.metadata.resourceVersion == "99"`, func(*world) {}, 0, 3},
+		"a new item":                               {`item.spec.node == "n9"`, func(w *world) { w.pods["p00"] = p("p00", "node:n2") }, 0, 1},
+		"an item that goes":                        {`item.spec.node == "n9"`, func(w *world) { delete(w.pods, "p0") }, 0, 0},
+		"items that are true, and one that is not": {`item.spec.node == "n1"`, func(*world) {}, 0, 3},
+		"another target that is read":              {`item.spec.node in variables.nodesByName`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 3},
+		"another target that is read and stays":    {`item.spec.node in variables.nodesByName`, func(*world) {}, 0, 0},
+		"another target that is not read":          {`item.spec.node == "n9"`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 0},
+		"the own target, which is read as a whole": {`pods.items.size() > 9`, func(w *world) { delete(w.pods, "p0") }, 0, 2},
+		"time, before it matters":                  {`item.metadata.name == "p0" && time > timestamp("2026-01-01T00:20:00Z")`, func(*world) {}, 2 * time.Minute, 0},
+		"time, when it matters":                    {`item.metadata.name == "p0" && time > timestamp("2026-01-01T00:20:00Z")`, func(*world) {}, 7 * time.Minute, 1},
+		"time, at the very moment":                 {`item.metadata.name == "p0" && time >= timestamp("2026-01-01T00:20:00Z")`, func(*world) {}, 5 * time.Minute, 1},
+		"a target that is no longer served":        {`pools == null`, func(w *world) { w.unserved = true }, 0, 3},
+		"a target that is read with its versions":  {`nodes.items.exists(n, n.metadata.resourceVersion == "9")`, func(*world) {}, 0, 3},
+		"items without numbers":                    {`item.spec.node == "n9"`, func(w *world) { w.unnumbered = "p" }, 0, 3},
+		"another target without numbers":           {`item.spec.node in variables.nodesByName`, func(w *world) { w.unnumbered = "n" }, 0, 3},
+		"time in a way that nobody foresees":       {`string(time).contains("2027")`, func(*world) {}, time.Second, 3},
+		"the clock, which goes back":               {`item.spec.node == "n9"`, func(*world) {}, -time.Minute, 3},
+		"a period":                                 {`item.spec.node == "n9"`, func(*world) {}, 20 * time.Minute, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.When = tc.when }))
+			work.Targets[2].OnMissing = v1alpha1.OnMissingAsNull
+			work.Variables = []v1alpha1.Variable{{Name: "nodesByName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+			work.Retry = &v1alpha1.Retry{Period: "20m"}
+			w := newWorld()
+			w.nodes = []string{"n7"}
+			for i := range 3 {
+				w.pods[fmt.Sprint("p", i)] = p(fmt.Sprint("p", i), "node:n1")
+			}
+			in := over(t, work)
+			in.Snapshot, in.Now, in.Results = w.show(), minute(15), &reuse.Results{}
+			first := ComputePlan(t.Context(), in)
+			if first.Evaluated != 3 || first.Reused != 0 {
+				t.Fatalf("at first %d items were evaluated and %d reused", first.Evaluated, first.Reused)
+			}
+			tc.change(w)
+			in.Snapshot, in.Now, in.Results = w.show(), minute(15).Add(tc.after), first.Results
+			again := ComputePlan(t.Context(), in)
+			if w.unnumbered != "" { // what has no number is known by nothing
+				in.Results = again.Results
+				again = ComputePlan(t.Context(), in)
+			}
+			if again.Evaluated != tc.want || again.Evaluated+again.Reused != len(w.pods) {
+				t.Errorf("then %d items were evaluated and %d reused, and not %d", again.Evaluated, again.Reused, tc.want)
+			}
+			in.Results = nil
+			if whole := ComputePlan(t.Context(), in); !slices.Equal(shorts(again.Steps), shorts(whole.Steps)) {
+				t.Errorf("it wants %v, and as a whole %v", shorts(again.Steps), shorts(whole.Steps))
+			}
+		})
+	}
+}
+
+// What is remembered of results is bounded by the room that there is for it, and what has no room is evaluated again.
+func TestResultsFitIntoTheirRoom(t *testing.T) {
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.When = `item.spec.node == "n9"` }))
+	w := newWorld()
+	for i := range 1000 {
+		w.pods[fmt.Sprint("p", i)] = p(fmt.Sprint("p", i), "node:n1")
+	}
+	in := over(t, work)
+	in.Snapshot, in.Results = w.show(), &reuse.Results{}
+	for _, room := range []int64{0, 100, 4000, 1 << 20} {
+		in.Room, in.Results = &Room{Holds: 100, ResultBytes: room}, &reuse.Results{}
+		for range 3 {
+			plan := ComputePlan(t.Context(), in)
+			if plan.Results.CountBytes() > 2*room+1000 {
+				t.Errorf("%d bytes are taken of %d", plan.Results.CountBytes(), room)
+			}
+			if plan.Evaluated+plan.Reused != 1000 {
+				t.Errorf("%d items were evaluated, and %d reused", plan.Evaluated, plan.Reused)
+			}
+			in.Results = plan.Results
+		}
+		plan := ComputePlan(t.Context(), in)
+		if all := plan.Reused == 1000; all != (room == 1<<20) {
+			t.Errorf("in %d bytes %d items are reused", room, plan.Reused)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reuse remembers for which items of rules `when` was false, so that the next decision evaluates only those that have changed. Pure: it
+// reads no clock, and never decides what is false.
+//
+// An item is known by the number of its content, which is another one after each change that expressions can see. What is remembered of a rule
+// is forgotten when something else changes that its `when` reads. A true result is never remembered, and what is remembered is never the
+// reason for an action.
+package reuse
+
+import (
+	"crypto/sha256"
+	"math"
+	"time"
+)
+
+// About how many bytes it takes to remember a result, and a rule without its results.
+const (
+	resultBytes = 16
+	ruleBytes   = 160
+)
+
+// Sum tells apart what a rule reads besides its items.
+type Sum = [sha256.Size]byte
+
+// Results are the results that a decision hands on to the next one. They never change. Nil has none.
+type Results struct {
+	rules map[string]ruleResults
+	// whole is when all items were evaluated last, and last when some were.
+	whole, last time.Time
+}
+
+type ruleResults struct {
+	joined  Sum
+	results []result // of the items, in their order
+	newest  uint64   // the largest number among them
+}
+
+// result is an item that was evaluated.
+type result struct {
+	content uint64
+	// until is the moment at which `when` may no longer be false, in nanoseconds since 1970; never, or always where it was not false.
+	until int64
+}
+
+const (
+	always = math.MinInt64
+	never  = math.MaxInt64
+)
+
+// CountBytes is about how much memory they take.
+func (r *Results) CountBytes() int64 {
+	if r == nil {
+		return 0
+	}
+	n := int64(0)
+	for name, of := range r.rules {
+		n += ruleBytes + int64(len(name)) + resultBytes*int64(cap(of.results))
+	}
+	return n
+}
+
+// Decision is a decision that uses results and makes new ones.
+type Decision struct {
+	before *Results
+	next   Results
+	now    time.Time
+	room   int64 // bytes
+}
+
+// BeginDecision begins a decision at a moment, which may remember so many bytes. All items are evaluated again if they last were so before a
+// period, or if the clock went back.
+func (r *Results) BeginDecision(now time.Time, period time.Duration, room int64) *Decision {
+	d := &Decision{before: r, now: now, room: room, next: Results{rules: map[string]ruleResults{}, whole: now, last: now}}
+	if r == nil || now.Before(r.last) || !now.Before(r.whole.Add(period)) {
+		d.before = &Results{}
+		return d
+	}
+	d.next.whole = r.whole
+	return d
+}
+
+// EndDecision returns the results for the next decision.
+func (d *Decision) EndDecision() *Results { return &d.next }
+
+// Rule goes through the items of one rule, in their order.
+type Rule struct {
+	of      *Decision
+	name    string
+	before  ruleResults
+	at      int            // the place among those before at which the next item is looked for first
+	places  map[uint64]int // of those before, once they are looked for in another order
+	next    ruleResults
+	until   int64 // of the results that were used again, the first
+	nowNano int64
+}
+
+// BeginRule begins a rule. Joined tells apart what its `when` reads besides the items.
+func (d *Decision) BeginRule(name string, joined Sum) *Rule {
+	r := &Rule{of: d, name: name, next: ruleResults{joined: joined}, until: never, nowNano: d.now.UnixNano()}
+	if before, known := d.before.rules[name]; known && before.joined == joined {
+		r.before = before
+		r.next.results = make([]result, 0, len(before.results)+len(before.results)/64)
+	}
+	return r
+}
+
+// IsFalse says that `when` is known to be false for the item of this content, and remembers it on.
+func (r *Rule) IsFalse(content uint64) bool {
+	if content == 0 || content > r.before.newest {
+		return false
+	}
+	at, known := r.find(content)
+	if !known {
+		return false
+	}
+	r.at = at + 1
+	found := r.before.results[at]
+	if found.until <= r.nowNano {
+		return false
+	}
+	r.until = min(r.until, found.until)
+	r.note(found)
+	return true
+}
+
+// find returns the place of an item among those before: mostly the next one.
+func (r *Rule) find(content uint64) (at int, known bool) {
+	const near = 4
+	for at = r.at; at < min(r.at+near, len(r.before.results)); at++ {
+		if r.before.results[at].content == content {
+			return at, true
+		}
+	}
+	if r.places == nil {
+		r.places = make(map[uint64]int, len(r.before.results))
+		for at, f := range r.before.results {
+			r.places[f.content] = at
+		}
+	}
+	at, known = r.places[content]
+	return at, known
+}
+
+// NoteFalse remembers that `when` is false for an item until a moment; zero: for as long as nothing changes.
+func (r *Rule) NoteFalse(content uint64, until time.Time) {
+	switch {
+	case until.IsZero():
+		r.note(result{content, never})
+	default:
+		r.note(result{content, until.UnixNano()})
+	}
+}
+
+// NoteOther remembers that `when` is not false for an item, or that this is unknown: it is evaluated each time.
+func (r *Rule) NoteOther(content uint64) { r.note(result{content, always}) }
+
+// note remembers a result, if there is room.
+func (r *Rule) note(f result) {
+	if f.content == 0 {
+		return
+	}
+	if r.of.room -= resultBytes; r.of.room < 0 {
+		return
+	}
+	r.next.results = append(r.next.results, f)
+	r.next.newest = max(r.next.newest, f.content)
+}
+
+// EndRule returns when the first result may change that was used again; zero: time does not change them.
+func (r *Rule) EndRule() (until time.Time) {
+	if r.of.room -= ruleBytes + int64(len(r.name)); r.of.room >= 0 {
+		r.of.next.rules[r.name] = r.next
+	}
+	if r.until == never {
+		return time.Time{}
+	}
+	return time.Unix(0, r.until).UTC()
+}

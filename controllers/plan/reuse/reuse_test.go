@@ -1,0 +1,172 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reuse
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// evaluate goes through items, some of which are false until a moment, and returns those that were evaluated, and until when the results are
+// valid that were used again.
+func evaluate(before *Results, now time.Time, joined Sum, items []uint64, until map[uint64]time.Time) (after *Results, evaluated []uint64, valid time.Time) {
+	d := before.BeginDecision(now, time.Hour, math.MaxInt64)
+	r := d.BeginRule("r", joined)
+	for _, item := range items {
+		if r.IsFalse(item) {
+			continue
+		}
+		evaluated = append(evaluated, item)
+		if at, isFalse := until[item]; isFalse {
+			r.NoteFalse(item, at)
+		} else {
+			r.NoteOther(item)
+		}
+	}
+	valid = r.EndRule()
+	return d.EndDecision(), evaluated, valid
+}
+
+// Whatever comes, goes and moves, an item is evaluated unless the decision before this one has found it false until later, with the same joined
+// targets.
+func TestAnyItems(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var results *Results
+		known, last, knownOf := map[uint64]time.Time{}, uint64(0), Sum{}
+		now, began, items := epoch, epoch, []uint64(nil)
+		until := map[uint64]time.Time{}
+		for range rapid.IntRange(1, 12).Draw(rt, "decisions") {
+			switch rapid.IntRange(0, 5).Draw(rt, "change") {
+			case 0, 1:
+				for range rapid.IntRange(1, 9).Draw(rt, "more") {
+					last++
+					items = slices.Insert(items, rapid.IntRange(0, len(items)).Draw(rt, "at"), last)
+					if kind := rapid.IntRange(0, 3).Draw(rt, "kind"); kind == 1 {
+						until[last] = time.Time{}
+					} else if kind > 1 {
+						until[last] = now.Add(time.Duration(rapid.IntRange(0, 90).Draw(rt, "until")) * time.Second)
+					}
+				}
+			case 2:
+				if len(items) > 0 {
+					at := rapid.IntRange(0, len(items)-1).Draw(rt, "gone")
+					items = slices.Delete(items, at, min(len(items), at+rapid.IntRange(1, 6).Draw(rt, "many")))
+				}
+			case 3:
+				items = rapid.Permutation(items).Draw(rt, "moved")
+			}
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 10, 30, 4000, -1}).Draw(rt, "seconds")) * time.Second)
+			joined := Sum{rapid.SampledFrom([]byte{1, 1, 1, 2}).Draw(rt, "joined")}
+			if results == nil || now.Before(results.last) || !now.Before(began.Add(time.Hour)) {
+				known, began = map[uint64]time.Time{}, now
+			}
+			if joined != knownOf {
+				known = map[uint64]time.Time{}
+			}
+			var want []uint64
+			var first time.Time
+			next := map[uint64]time.Time{}
+			for _, item := range items {
+				at, isKnown := known[item]
+				if isKnown && (at.IsZero() || now.Before(at)) {
+					next[item] = at
+					if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+						first = at
+					}
+					continue
+				}
+				want = append(want, item)
+				if at, isFalse := until[item]; isFalse {
+					next[item] = at
+				}
+			}
+			var got []uint64
+			var valid time.Time
+			results, got, valid = evaluate(results, now, joined, items, until)
+			if !slices.Equal(got, want) {
+				rt.Fatalf("%v are evaluated, and not %v", got, want)
+			}
+			if !valid.Equal(first) {
+				rt.Fatalf("the results are valid until %s, and not %s", valid, first)
+			}
+			known, knownOf = next, joined
+		}
+	})
+}
+
+// What is remembered of one rule is nothing for another one, and a rule that is gone is forgotten.
+func TestRulesAreApart(t *testing.T) {
+	d := (*Results)(nil).BeginDecision(epoch, time.Hour, math.MaxInt64)
+	for _, name := range []string{"a", "b"} {
+		r := d.BeginRule(name, Sum{})
+		r.NoteFalse(1, time.Time{})
+		r.EndRule()
+	}
+	both := d.EndDecision()
+	d = both.BeginDecision(epoch, time.Hour, math.MaxInt64)
+	if r := d.BeginRule("c", Sum{}); r.IsFalse(1) {
+		t.Error("a rule has the results of another one")
+	}
+	r := d.BeginRule("a", Sum{})
+	if !r.IsFalse(1) {
+		t.Error("the rule has lost its result")
+	}
+	r.EndRule()
+	if one := d.EndDecision(); one.CountBytes() >= both.CountBytes() {
+		t.Errorf("without a rule %d bytes are taken, and with it %d", one.CountBytes(), both.CountBytes())
+	}
+}
+
+// Results take no more memory than there is room for, and nothing is wrong with those that have none.
+func TestRoom(t *testing.T) {
+	const items = 1000
+	for _, room := range []int64{-1, 0, resultBytes, 100 * resultBytes, 1 << 20} {
+		d := (&Results{}).BeginDecision(epoch, time.Hour, room)
+		r := d.BeginRule("r", Sum{})
+		for item := range uint64(items) {
+			r.NoteFalse(item+1, time.Time{})
+		}
+		r.EndRule()
+		results := d.EndDecision()
+		if n := results.CountBytes(); n > max(2*room, 0) {
+			t.Errorf("%d bytes are taken of %d", n, room)
+		}
+		r = results.BeginDecision(epoch, time.Hour, 1<<20).BeginRule("r", Sum{})
+		known := 0
+		for item := range uint64(items) {
+			if r.IsFalse(item + 1) {
+				known++
+			}
+		}
+		if all := room == 1<<20; (known == items) != all {
+			t.Errorf("in %d bytes %d results are known", room, known)
+		}
+	}
+}
+
+// BenchmarkReuse goes through items of which one has changed.
+func BenchmarkReuse(b *testing.B) {
+	const count = 20_000
+	items, until := make([]uint64, count), map[uint64]time.Time{}
+	for i := range items {
+		items[i] = uint64(i) + 1
+		until[items[i]] = time.Time{}
+	}
+	results, _, _ := evaluate(nil, epoch, Sum{}, items, until)
+	last := uint64(count)
+	for b.Loop() {
+		last++
+		items[count/2] = last
+		var evaluated []uint64
+		if results, evaluated, _ = evaluate(results, epoch, Sum{}, items, until); len(evaluated) != 1 {
+			b.Fatalf("%d items are evaluated", len(evaluated))
+		}
+	}
+}
