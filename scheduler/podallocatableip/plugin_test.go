@@ -139,6 +139,8 @@ func TestFilterOfTheSharedCases(t *testing.T) {
 		Ranges   []string
 		Reserved *int64
 		Pods     int
+
+		Unreadable bool
 	}
 	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 10 {
 		t.Fatalf("%d cases: %v", len(cases), err)
@@ -149,6 +151,12 @@ func TestFilterOfTheSharedCases(t *testing.T) {
 			args = fmt.Sprintf(`{"reservedIPv4": %d, "reservedIPv6": %d}`, *c.Reserved, *c.Reserved)
 		}
 		p, n := plugin(t, args), node(c.Ranges...)
+		if c.Unreadable {
+			if status := p.Filter(t.Context(), nil, pod(), info(n)); status.Message() != ReasonUnreadable {
+				t.Errorf("%s: of %v the plugin says %v", c.Why, c.Ranges, status)
+			}
+			continue
+		}
 		if status := p.Filter(t.Context(), nil, pod(), info(n, pods(c.Pods))); status.IsSuccess() {
 			t.Errorf("%s: of %v one more than %d Pods is let in", c.Why, c.Ranges, c.Pods)
 		}
