@@ -304,6 +304,10 @@ networkPolicy:
 				if is := again.Spec.Template.Annotations[configured]; was == "" || is == was {
 					t.Errorf("another configuration restarts no Pod: %q", is)
 				}
+				number := get[corev1.ConfigMap](t, render(t, "tidy", "{scheduler: {enabled: true, name: '123'}}"), "ConfigMap "+id).Data["scheduler.yaml"]
+				if !strings.Contains(number, "schedulerName: \"123\"\n") {
+					t.Errorf("a name of digits is no text:\n%s", number)
+				}
 			},
 		},
 		"NoScheduler": {release: name, check: func(t *testing.T, o objects) {

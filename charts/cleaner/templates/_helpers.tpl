@@ -65,10 +65,10 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
-  resourceNamespace: {{ .Release.Namespace }}
+  resourceNamespace: {{ .Release.Namespace | toYaml }}
   resourceName: {{ $full }}
 profiles:
-- schedulerName: {{ default $full .Values.scheduler.name }}
+- schedulerName: {{ default $full .Values.scheduler.name | toYaml }}
   plugins:
     multiPoint:
       enabled:
