@@ -6,13 +6,15 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
-// What the chart and the bundle install is the version that the programs say, and the image of that version.
+// What the chart and the bundle install is the version that the programs say, and the image of that version. A page says how to
+// require it, and the Kubernetes that it is built with.
 func TestOneVersion(t *testing.T) {
 	text, err := os.ReadFile("../../cmd/internal/version/VERSION")
 	if err != nil {
@@ -52,6 +54,25 @@ func TestOneVersion(t *testing.T) {
 		if !strings.HasSuffix(image, ":"+version) && !strings.Contains(image, "@sha256:") { // a digest is of the release that is made
 			t.Errorf("the bundle installs %q, and the programs say %q", image, version)
 		}
+	}
+
+	page, err := os.ReadFile("../../docs/scheduler.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, required, _ := strings.Cut(string(page), "\n```go.mod\nrequire (\n")
+	required, _, _ = strings.Cut(required, "\n)\n```\n")
+	module, err := os.ReadFile("../../scheduler/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubernetes := regexp.MustCompile(`\n(\tk8s\.io/kubernetes v.*)\n`).FindSubmatch(module)
+	if kubernetes == nil {
+		t.Fatal("the scheduler is built with no Kubernetes")
+	}
+	want := "\tgithub.com/vtex/cleaner v" + version + "\n\tgithub.com/vtex/cleaner/scheduler v" + version + "\n" + string(kubernetes[1])
+	if required != want {
+		t.Errorf("docs/scheduler.md says to require\n%s\nand the programs say\n%s", required, want)
 	}
 }
 

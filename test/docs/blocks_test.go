@@ -115,6 +115,8 @@ func (p page) held(b block) (string, error) {
 			return "TestReceiver", nil
 		}
 		return "", fmt.Errorf("is Go that no test runs: only the receiver of events is")
+	case "go.mod":
+		return "TestOneVersion", nil
 	case "text":
 		switch {
 		case strings.HasPrefix(b.text, "── "):
@@ -175,7 +177,7 @@ func TestBlocks(t *testing.T) {
 	for prefix := range unused {
 		t.Errorf("no page has a command %q: take it out of those that are not run", prefix)
 	}
-	for _, test := range []string{"TestSessions", "TestExpressions", "TestAlerts", "TestRecording", "a drawing"} {
+	for _, test := range []string{"TestSessions", "TestExpressions", "TestAlerts", "TestOneVersion", "TestRecording", "a drawing"} {
 		if found[test] == 0 {
 			t.Errorf("no block is for %s", test)
 		}
