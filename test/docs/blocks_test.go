@@ -238,6 +238,33 @@ func TestRecording(t *testing.T) {
 	}
 }
 
+// What docs/demo.md shows of the comparison with the originals is what docs/templates.md says now: the demo reads it from there.
+func TestRecordingOfTheComparison(t *testing.T) {
+	lines := recording(t, "docs/demo.md")
+	lines = lines[slices.Index(lines, "── Beside the originals ──")+1:]
+	if len(lines) < 4 || len(lines) > 20 {
+		t.Fatalf("docs/demo.md shows %d lines of the comparison", len(lines))
+	}
+	rows := readPage(t, "docs/templates.md").part(t, "## Beside the originals").rows()
+	var told []string
+	for _, row := range rows[1:] {
+		told = append(told, row[0])
+		for i := 1; i < len(row)-1; i++ { // the last says which tests show it
+			told = append(told, "  "+rows[0][i]+": "+link.ReplaceAllString(row[i], "$1"))
+		}
+	}
+	moment := regexp.MustCompile(`^ +[0-9.]+s  `)
+	for _, line := range lines {
+		text, isCut := strings.CutSuffix(moment.ReplaceAllString(line, ""), "…")
+		at := slices.IndexFunc(told, func(s string) bool { return s == text || isCut && strings.HasPrefix(s, text) })
+		if at < 0 {
+			t.Errorf("docs/demo.md has a line that the demo does not say there: %q", line)
+			continue
+		}
+		told = told[at+1:]
+	}
+}
+
 // recording are the lines that a page shows of the demo.
 func recording(t *testing.T, name string) []string {
 	t.Helper()
