@@ -8,8 +8,9 @@
 // refused; after them stands what of all that the originals do.
 //
 // Everything is real but Nodes and what runs on them: etcd, kube-apiserver and kube-controller-manager, the operator as the built binary
-// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Of Spiderpool there are
-// its two kinds, after what it documents. It needs Go and no cluster, and ends every process that it started.
+// with the rights of its ServiceAccount, Knative's CRDs, the Helm release, and the receiver of the CloudEvent. Spiderpool does not
+// run: the tests' CRDs define five of its kinds, after what it documents. It needs Go and no cluster, and ends every process that it
+// started.
 package main
 
 import (
