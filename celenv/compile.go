@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/compilecost"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/hoist"
 	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
@@ -281,6 +282,9 @@ type expression struct {
 	readsTime bool
 	// holds says that its answer says what holds, and for how long it has to: a condition, or what comes in a rule before its actions matter.
 	holds bool
+	// fixed are the parts that are evaluated once in an evaluation, and firstFixed is the place of the first of them.
+	fixed      []int64
+	firstFixed int
 	// movement and ahead serve to predict when the result changes; only for an expression that reads the time.
 	movement timedependence.Analysis
 	ahead    *aheadProgram
@@ -347,8 +351,12 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w resulttype
 	if problem := made.checkType(checked.OutputType()); problem != nil {
 		return nil, []*expr.Error{problem}
 	}
+	if s.hidden[nameItem] == "" || s.hidden[nameItems] == "" { // it is evaluated for each item
+		made.fixed, made.firstFixed = hoist.FindFixedParts(t.Root, s.varies), p.fixedParts
+		p.fixedParts += len(made.fixed)
+	}
 	var err error
-	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.calls.MeterProgram(checked, p.meter)); err != nil {
+	if made.program, err = c.planProgram(s.env, checked, p.meter, true, c.calls.MeterProgram(checked, p.meter), p.fixed.KeepValues(made.fixed, made.firstFixed, p.meter)); err != nil {
 		return nil, []*expr.Error{convertPlanError(t, err)}
 	}
 	s.resolveDependencies(made)
@@ -506,4 +514,14 @@ func (s *scope) resolveDependencies(x *expression) {
 func (s *scope) canMove(name string) bool {
 	v := s.variables[name]
 	return name == nameTime || v != nil && v.expression != nil && v.expression.movement.Result
+}
+
+// varies says that a variable has different values in one evaluation, or that time can change its value.
+func (s *scope) varies(name string) bool {
+	switch name {
+	case nameTime, nameItem, nameObject, nameItems:
+		return true
+	}
+	v := s.variables[name]
+	return v != nil && (v.rule != nil || v.expression == nil || v.expression.readsTime)
 }

@@ -290,7 +290,8 @@ func (a *aheadProgram) ensureProgram() bool {
 		return false
 	}
 	follow, complete := timedependence.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
-	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter))
+	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter),
+		a.programs.fixed.KeepValues(a.x.fixed, a.x.firstFixed, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/hoist"
 	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
@@ -43,6 +44,9 @@ type Programs struct {
 	turn             chan struct{}
 	meter, explainer *budget.Meter
 	lookout          *timedependence.Lookout // of the programs that look ahead
+	// fixed are the values of the parts that an evaluation evaluates once, and fixedParts how many there are.
+	fixed      hoist.Values
+	fixedParts int
 }
 
 // Input is what expressions see.

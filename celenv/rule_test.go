@@ -511,7 +511,7 @@ func TestAllExpressionsShareOneTime(t *testing.T) {
 
 // What all expressions do together is bounded too, and it is said at which one it was used up.
 func TestAllStepsTogether(t *testing.T) {
-	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(50).all(x, true)"}
+	rule := v1alpha1.Rule{Name: "r", ForEach: "lists.range(1000)", When: "lists.range(50).all(x, item >= 0)"}
 	e := begin(t, compileWork(t, budget.Limits{AllSteps: 5000}, podWork(nil, rule)), podInput())
 	answered := 0
 	var over *expr.Error

@@ -25,7 +25,8 @@ func allowed() map[string][]string {
 		"api/cronschedule":                    {},
 		"api/protection":                      {"api/v1alpha1"},
 		"api/validation":                      {"api/cronschedule", "api/protection", "api/v1alpha1"},
-		"celenv":                              {"api/v1alpha1", "celenv/budget", "celenv/compilecost", "celenv/expr", "celenv/library", "celenv/resulttype", "celenv/timedependence", "celenv/projection", "celenv/usage"},
+		"celenv":                              {"api/v1alpha1", "celenv/budget", "celenv/compilecost", "celenv/expr", "celenv/hoist", "celenv/library", "celenv/projection", "celenv/resulttype", "celenv/timedependence", "celenv/usage"},
+		"celenv/hoist":                        {"celenv/budget", "celenv/expr"},
 		"celenv/resulttype":                   {},
 		"celenv/usage":                        {"celenv/expr", "celenv/library", "celenv/projection"},
 		"celenv/projection":                   {},
@@ -121,7 +122,7 @@ func allowed() map[string][]string {
 // doors lists, for each dependency that only some may use, the packages that may.
 func doors() map[string][]string {
 	return map[string][]string{
-		"github.com/google/cel-go":         {"celenv", "celenv/budget", "celenv/compilecost", "celenv/expr", "celenv/library", "celenv/resulttype", "celenv/timedependence", "celenv/usage"},
+		"github.com/google/cel-go":         {"celenv", "celenv/budget", "celenv/compilecost", "celenv/expr", "celenv/hoist", "celenv/library", "celenv/resulttype", "celenv/timedependence", "celenv/usage"},
 		"k8s.io/apiserver":                 {"celenv", "celenv/budget", "celenv/library", "controllers/internal/identity"},
 		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
 		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},
