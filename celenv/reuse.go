@@ -5,6 +5,7 @@ package celenv
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/ast"
@@ -31,6 +32,9 @@ func (p *Programs) FindReuse(rule int) Reuse {
 	own, ok := findListedTarget(r.forEach.tree.Root, p.targets)
 	if !ok {
 		return Reuse{Impossible: "forEach is not just a target's items"}
+	}
+	if slices.Contains(r.when.targets, own) {
+		return Reuse{Impossible: fmt.Sprintf("when reads all objects of target %q for each item", own)}
 	}
 	readings := p.FindReadings()
 	for _, target := range append([]string{own}, r.when.targets...) {

@@ -246,7 +246,11 @@ func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 func (e *evaluator) computePlan(ctx context.Context, in plan.Input) plan.Plan {
 	ctx, end := e.beginEvaluation(ctx)
 	defer end()
-	return plan.ComputePlan(ctx, in)
+	p := plan.ComputePlan(ctx, in)
+	if p.Reason == v1alpha1.ReasonEvaluationFailed { // also of a confirmation: the next decision has to say so, and evaluates all items
+		e.pass.mem.ForgetResults()
+	}
+	return p
 }
 
 // beginEvaluation waits for a slot, and gives a context that ends when the Cleaner is changed or deleted, as followCleaner says. The time of the

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
 // BenchmarkComputeRules decides about many Pods: none of them matches, all of them wait, all of them are deleted oldest
@@ -52,5 +53,37 @@ func BenchmarkComputeRules(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/item")
 			})
 		}
+	}
+}
+
+// BenchmarkComputeChange decides about many Pods after one of them has changed.
+func BenchmarkComputeChange(b *testing.B) {
+	for _, n := range []int{20_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			objects := make([]Object, n)
+			for i := range objects {
+				objects[i] = p(fmt.Sprintf("pod-%06d", i), "node:n1")
+				objects[i].Content = uint64(i) + 1
+			}
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.When = `!(item.spec.node in variables.byName)` }))
+			work.Variables = []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+			in := over(b, work, objects...)
+			for i := range in.Snapshot[1].Objects {
+				in.Snapshot[1].Objects[i].Content = uint64(n + i + 1)
+			}
+			in.Results = &reuse.Results{}
+			in.Results = ComputePlan(b.Context(), in).Results
+			last := uint64(2 * n)
+			b.ReportAllocs()
+			for b.Loop() {
+				last++
+				in.Snapshot[0].Objects[last*7919%uint64(n)].Content = last
+				plan := ComputePlan(b.Context(), in)
+				if plan.Evaluated != 1 {
+					b.Fatalf("%d items were evaluated", plan.Evaluated)
+				}
+				in.Results = plan.Results
+			}
+		})
 	}
 }

@@ -57,7 +57,7 @@ func findKnown(r *deciding, items int) *known {
 		}
 		joined.Write(s.sum[:])
 	}
-	return &known{rule: r, objects: r.in.Snapshot[own].Objects, results: r.results.BeginRule(r.rule.Name, reuse.Sum(joined.Sum(nil)))}
+	return &known{rule: r, objects: r.in.Snapshot[own].Objects, results: r.results.BeginRule(r.rule.Name, reuse.Sum(joined.Sum(nil)), items)}
 }
 
 // findTarget returns the place of a target in a spec; -1 if there is none.
@@ -72,14 +72,16 @@ func (d *decider) sumContents(target string) contentSum {
 	}
 	s, at := contentSum{}, findTarget(d.in.Spec, target)
 	if at >= 0 {
-		seen := &d.in.Snapshot[at]
-		text := append(make([]byte, 0, 8*(len(seen.Objects)+2)), seen.State.String()...)
+		seen, sum := &d.in.Snapshot[at], sha256.New()
+		sum.Write([]byte(seen.State.String()))
+		var number [8]byte
 		s.known = true
 		for i := range seen.Objects {
 			s.known = s.known && seen.Objects[i].Content != 0
-			text = binary.LittleEndian.AppendUint64(text, seen.Objects[i].Content)
+			binary.LittleEndian.PutUint64(number[:], seen.Objects[i].Content)
+			sum.Write(number[:])
 		}
-		s.sum = sha256.Sum256(text)
+		s.sum = reuse.Sum(sum.Sum(nil))
 	}
 	d.sums[target] = s
 	return s

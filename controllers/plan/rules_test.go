@@ -993,7 +993,7 @@ func TestAnEvaluationThatIsCutOffDecidesNothing(t *testing.T) {
 	first := rule(func(r *v1alpha1.Rule) { r.Name = "first" })
 	second := rule(func(r *v1alpha1.Rule) {
 		r.Name, r.ForEach, r.Key = "second", "lists.range(100000)", "string(item)"
-		r.When = "lists.range(1000).all(x, x >= 0)"
+		r.When = "lists.range(1000).all(x, item >= 0)"
 	})
 	in := over(t, cluster(first, second), p("a"), p("b"))
 	in.Results = &reuse.Results{}

@@ -75,7 +75,7 @@ func (m *Items) CountBytes() int64 {
 // evaluated last.
 func (m *Items) FitInto(room int64, evaluated time.Time) {
 	for _, forget := range []func(){
-		func() { m.Results = nil }, func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
+		func() { m.ForgetResults() }, func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
 		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
 	} {
 		if m.CountBytes() <= room {
@@ -101,6 +101,7 @@ func (m *Items) AskAgain() {
 	clear(m.Unconfirmed)
 	clear(m.Patches)
 	clear(m.Rehearsed)
+	m.Results = nil
 }
 
 // ResultsOf returns the results of a version of the Cleaner, for the next evaluation.
@@ -111,12 +112,20 @@ func (m *Items) ResultsOf(version string) *reuse.Results {
 	return m.Results
 }
 
-// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions, results and reports may all grow in one
-// pass.
+// ForgetResults forgets the results, and says whether there were any: it costs evaluations.
+func (m *Items) ForgetResults() bool {
+	had := m.Results != nil
+	m.Results = nil
+	return had
+}
+
+// MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions and reports may all grow in one pass.
+// Results take no room from them: they have an eighth in all, and go where the others need it.
 func (m *Items) MakeRoom(free int64) *plan.Room {
+	free += m.Results.CountBytes()
 	part := free / 8
 	m.Told.GrowBy(part)
 	return &plan.Room{
-		Holds: int(max(0, free-3*part+m.Holds.Bytes()) / fortimers.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes()), ResultBytes: max(0, part+m.Results.CountBytes()),
+		Holds: int(max(0, free-2*part+m.Holds.Bytes()) / fortimers.HoldBytes), DoneBytes: max(0, part+m.Done.CountBytes()), ResultBytes: max(0, part),
 	}
 }

@@ -38,7 +38,7 @@ func full() *Items {
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
 	m.Rehearsed[item.Sum()] = 1
 	decision := (&reuse.Results{}).BeginDecision(epoch, time.Hour, 1<<20)
-	rule := decision.BeginRule("r", reuse.Sum{})
+	rule := decision.BeginRule("r", reuse.Sum{}, 1)
 	rule.NoteFalse(1, time.Time{})
 	rule.EndRule()
 	m.Results, m.ResultsVersion = decision.EndDecision(), "v1"
@@ -112,7 +112,7 @@ func TestAskAgain(t *testing.T) {
 	m := full()
 	m.AskAgain()
 	for kind, n := range m.kinds() {
-		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told" || kind == "results"
+		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told"
 		if (n > 0) != stays {
 			t.Errorf("%s is remembered: %t", kind, n > 0)
 		}
@@ -130,17 +130,49 @@ func TestResultsOfAVersion(t *testing.T) {
 	}
 }
 
+// resultsOf has as many results as a decision about so many items of so many rules hands on.
+func (m *Items) resultsOf(free int64, rules, items int) {
+	d := m.ResultsOf("1").BeginDecision(epoch, 365*24*time.Hour, m.MakeRoom(free).ResultBytes)
+	for r := range rules {
+		rule := d.BeginRule(fmt.Sprint("rule", r), reuse.Sum{}, items)
+		for i := range uint64(items) {
+			if !rule.IsFalse(i + 1) {
+				rule.NoteFalse(i+1, time.Time{})
+			}
+		}
+		rule.EndRule()
+	}
+	m.Results, m.ResultsVersion = d.EndDecision(), "1"
+}
+
+// However many results there are, they take no room from `for` timers, neither of the Cleaner nor of others.
+func TestResultsLeaveTimersTheirRoom(t *testing.T) {
+	const bound = 16 << 20
+	empty := NewItems()
+	want := empty.MakeRoom(bound).Holds
+	for _, tc := range []struct{ rules, items int }{{1, 500_000}, {20, 50_000}, {64, 15_000}} {
+		m := NewItems()
+		for range 10 {
+			m.resultsOf(bound-m.CountBytes(), tc.rules, tc.items)
+			m.FitInto(bound, epoch)
+		}
+		if n := m.MakeRoom(bound - m.CountBytes()).Holds; n != want || m.CountBytes() == 0 || m.CountBytes() > bound/4 {
+			t.Errorf("%d rules with %d items leave room for %d holds, and nothing for %d; results take %d bytes", tc.rules, tc.items, n, want, m.CountBytes())
+		}
+	}
+}
+
 func TestMakeRoom(t *testing.T) {
 	m := full()
 	const free = 80 * fortimers.HoldBytes
-	room := m.MakeRoom(free)
-	if want := 1 + 50; room.Holds != want {
+	room := m.MakeRoom(free - m.Results.CountBytes())
+	if want := 1 + 60; room.Holds != want {
 		t.Errorf("there is room for %d holds, want %d", room.Holds, want)
 	}
 	if want := free/8 + m.Done.CountBytes(); room.DoneBytes != want {
 		t.Errorf("there is room for %d bytes of deeds, want %d", room.DoneBytes, want)
 	}
-	if want := free/8 + m.Results.CountBytes(); room.ResultBytes != want {
+	if want := int64(free / 8); room.ResultBytes != want {
 		t.Errorf("there is room for %d bytes of results, want %d", room.ResultBytes, want)
 	}
 	if room := m.MakeRoom(-1 << 30); room.Holds != 0 || room.DoneBytes != 0 || room.ResultBytes != 0 {

@@ -20,6 +20,8 @@ type Memory interface {
 	CountBytes() int64
 	// FitInto forgets as much of that as does not fit into so many bytes.
 	FitInto(room int64)
+	// ForgetResults forgets what costs only time to find out again, and says whether there was any.
+	ForgetResults() bool
 	// ForgetItems forgets all of it.
 	ForgetItems()
 }
@@ -66,8 +68,8 @@ func (r *Register[M]) ForgetCleaner(key types.NamespacedName) {
 	}
 }
 
-// EndPass ends a pass: what it remembers is counted, and where that is too much together with what is remembered of others, all items of
-// those are forgotten that have most.
+// EndPass ends a pass: what it remembers is counted, and where that is too much together with what is remembered of others, the results
+// of those are forgotten that have most, and then all their items.
 func (r *Register[M]) EndPass(key types.NamespacedName, mem M) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +79,7 @@ func (r *Register[M]) EndPass(key types.NamespacedName, mem M) {
 	if now, known := r.memories[key]; !known || now != mem { // it is gone
 		return
 	}
-	if room := r.book.FindRoom(key); doomed {
+	if room := r.book.FindRoom(key); doomed && !mem.ForgetResults() {
 		mem.ForgetItems()
 	} else {
 		mem.FitInto(room)
@@ -89,6 +91,8 @@ func (r *Register[M]) EndPass(key types.NamespacedName, mem M) {
 		switch {
 		case r.passing[victim]:
 			r.doomed[victim] = true
+		case known && m.ForgetResults():
+			forget = append(forget, r.book.ChargeBytes(victim, m.CountBytes())...)
 		case known && !forgot[victim]:
 			forgot[victim] = true
 			m.ForgetItems()

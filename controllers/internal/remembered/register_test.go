@@ -13,12 +13,24 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 )
 
-// bytes is a memory of so many bytes.
-type bytes struct{ n int64 }
+// bytes is a memory of so many bytes of items, and so many of results.
+type bytes struct{ n, results int64 }
 
-func (b *bytes) CountBytes() int64  { return b.n }
-func (b *bytes) FitInto(room int64) { b.n = min(b.n, max(room, 0)) }
-func (b *bytes) ForgetItems()       { b.n = 0 }
+func (b *bytes) CountBytes() int64 { return b.n + b.results }
+func (b *bytes) FitInto(room int64) {
+	if b.CountBytes() > room {
+		b.results, b.n = 0, min(b.n, max(room, 0))
+	}
+}
+
+func (b *bytes) ForgetItems() { b.n, b.results = 0, 0 }
+
+func (b *bytes) ForgetResults() bool {
+	had := b.results > 0
+	b.results = 0
+	return had
+}
+
 func key(name string) (k types.NamespacedName) {
 	k.Namespace, k.Name = name[:1], name
 	return k
@@ -72,6 +84,33 @@ func TestWhoHasMostForgets(t *testing.T) {
 	}
 	if d := visit(r, "d1", 600); d.n != 500 || b.n != 500 || c.n != 500 {
 		t.Errorf("what is left is for another one: there are %d, %d and %d bytes", b.n, c.n, d.n)
+	}
+}
+
+// Who has most forgets its results first, also when a pass is about it, and its items only if that is not enough.
+func TestResultsAreForgottenBeforeItems(t *testing.T) {
+	r := &Register[*bytes]{Bounds: memoryquota.Bounds{Cleaner: 1000, Namespace: 1000, Namespaces: 1500, Cluster: 1000}}
+	with := func(name string, n, results int64) *bytes {
+		b := r.BeginPass(key(name), func() *bytes { return &bytes{} })
+		b.n, b.results = n, results
+		r.EndPass(key(name), b)
+		return b
+	}
+	a, b := with("a1", 100, 800), with("b1", 500, 0)
+	if with("c1", 500, 0); a.n != 100 || a.results != 0 || b.n != 500 {
+		t.Errorf("there are %d bytes and %d of results, and %d of another one", a.n, a.results, b.n)
+	}
+	with("c1", 0, 0)
+	a = with("a1", 100, 800)
+	passing := r.BeginPass(key("a1"), func() *bytes { return nil })
+	with("c1", 500, 0)
+	if r.EndPass(key("a1"), passing); a.n != 100 || a.results != 0 || b.n != 500 {
+		t.Errorf("after a pass there are %d bytes and %d of results, and %d of another one", a.n, a.results, b.n)
+	}
+	with("c1", 0, 0)
+	a = with("a1", 900, 50)
+	if with("c1", 600, 0); a.n != 0 || b.n != 500 {
+		t.Errorf("where results are not enough there are %d bytes and %d of results, and %d of another one", a.n, a.results, b.n)
 	}
 }
 

@@ -96,12 +96,14 @@ type Rule struct {
 	nowNano int64
 }
 
-// BeginRule begins a rule. Joined tells apart what its `when` reads besides the items.
-func (d *Decision) BeginRule(name string, joined Sum) *Rule {
+// BeginRule begins a rule with so many items. Joined tells apart what its `when` reads besides the items.
+func (d *Decision) BeginRule(name string, joined Sum, items int) *Rule {
 	r := &Rule{of: d, name: name, next: ruleResults{joined: joined}, until: never, nowNano: d.now.UnixNano()}
 	if before, known := d.before.rules[name]; known && before.joined == joined {
 		r.before = before
-		r.next.results = make([]result, 0, len(before.results)+len(before.results)/64)
+	}
+	if d.room -= ruleBytes + int64(len(name)); d.room >= resultBytes {
+		r.next.results = make([]result, 0, min(int64(items), d.room/resultBytes))
 	}
 	return r
 }
@@ -161,16 +163,17 @@ func (r *Rule) note(f result) {
 	if f.content == 0 {
 		return
 	}
-	if r.of.room -= resultBytes; r.of.room < 0 {
+	if r.of.room < resultBytes {
 		return
 	}
+	r.of.room -= resultBytes
 	r.next.results = append(r.next.results, f)
 	r.next.newest = max(r.next.newest, f.content)
 }
 
 // EndRule returns when the first result may change that was used again; zero: time does not change them.
 func (r *Rule) EndRule() (until time.Time) {
-	if r.of.room -= ruleBytes + int64(len(r.name)); r.of.room >= 0 {
+	if len(r.next.results) > 0 {
 		r.of.next.rules[r.name] = r.next
 	}
 	if r.until == never {

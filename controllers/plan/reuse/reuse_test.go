@@ -18,7 +18,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // valid that were used again.
 func evaluate(before *Results, now time.Time, joined Sum, items []uint64, until map[uint64]time.Time) (after *Results, evaluated []uint64, valid time.Time) {
 	d := before.BeginDecision(now, time.Hour, math.MaxInt64)
-	r := d.BeginRule("r", joined)
+	r := d.BeginRule("r", joined, len(items))
 	for _, item := range items {
 		if r.IsFalse(item) {
 			continue
@@ -105,16 +105,16 @@ func TestAnyItems(t *testing.T) {
 func TestRulesAreApart(t *testing.T) {
 	d := (*Results)(nil).BeginDecision(epoch, time.Hour, math.MaxInt64)
 	for _, name := range []string{"a", "b"} {
-		r := d.BeginRule(name, Sum{})
+		r := d.BeginRule(name, Sum{}, 1)
 		r.NoteFalse(1, time.Time{})
 		r.EndRule()
 	}
 	both := d.EndDecision()
 	d = both.BeginDecision(epoch, time.Hour, math.MaxInt64)
-	if r := d.BeginRule("c", Sum{}); r.IsFalse(1) {
+	if r := d.BeginRule("c", Sum{}, 1); r.IsFalse(1) {
 		t.Error("a rule has the results of another one")
 	}
-	r := d.BeginRule("a", Sum{})
+	r := d.BeginRule("a", Sum{}, 1)
 	if !r.IsFalse(1) {
 		t.Error("the rule has lost its result")
 	}
@@ -129,7 +129,7 @@ func TestRoom(t *testing.T) {
 	const items = 1000
 	for _, room := range []int64{-1, 0, resultBytes, 100 * resultBytes, 1 << 20} {
 		d := (&Results{}).BeginDecision(epoch, time.Hour, room)
-		r := d.BeginRule("r", Sum{})
+		r := d.BeginRule("r", Sum{}, items)
 		for item := range uint64(items) {
 			r.NoteFalse(item+1, time.Time{})
 		}
@@ -138,15 +138,15 @@ func TestRoom(t *testing.T) {
 		if n := results.CountBytes(); n > max(2*room, 0) {
 			t.Errorf("%d bytes are taken of %d", n, room)
 		}
-		r = results.BeginDecision(epoch, time.Hour, 1<<20).BeginRule("r", Sum{})
+		r = results.BeginDecision(epoch, time.Hour, 1<<20).BeginRule("r", Sum{}, items)
 		known := 0
 		for item := range uint64(items) {
 			if r.IsFalse(item + 1) {
 				known++
 			}
 		}
-		if all := room == 1<<20; (known == items) != all {
-			t.Errorf("in %d bytes %d results are known", room, known)
+		if want := min(items, max(0, (room-ruleBytes-1)/resultBytes)); int64(known) != want {
+			t.Errorf("in %d bytes %d results are known, and %d have room", room, known, want)
 		}
 	}
 }
