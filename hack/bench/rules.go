@@ -81,7 +81,7 @@ func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
 	return medianEvaluation(func() (plan.Plan, time.Duration) { return computePlan(ctx, &in) }, func(d *plan.Plan) bool { return len(d.Pending) > 0 })
 }
 
-// evaluateChange returns the median time of an evaluation of all Pods, none of which is on a missing Node, and of one after a Pod has changed.
+// evaluateChange returns the median time of an evaluation of all Pods, and of one after a Pod has changed. No Pod is on a missing Node.
 func evaluateChange(ctx context.Context, c crowd) (whole, change time.Duration, err error) {
 	in, err := orphans(ctx, c, 0)
 	if err != nil {
