@@ -49,6 +49,8 @@ type podServer struct {
 	answer func(verb, name string) *apierrors.StatusError
 	// sent are the requests that change something.
 	sent []string
+	// contents are the numbers of what the watches have shown of objects, but for their versions.
+	contents map[string]uint64
 }
 
 // put stores an object at a new version.
@@ -139,9 +141,27 @@ func (s *podServer) readWatched(_ context.Context, q snapshot.Query) plan.Target
 	for i := range seen.Objects { // the watches keep no more than what is read
 		if o := &seen.Objects[i]; o.Value != nil {
 			o.Value = q.Reads.Projection().ApplyToMap(o.Value)
+			o.Content = s.numberContent(o.Value)
 		}
 	}
 	return seen
+}
+
+// numberContent returns the number of a content.
+func (s *podServer) numberContent(value map[string]any) uint64 {
+	shown := maps.Clone(value)
+	metadata, _ := shown["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	delete(metadata, "resourceVersion")
+	shown["metadata"] = metadata
+	text := fmt.Sprint(shown)
+	if s.contents == nil {
+		s.contents = map[string]uint64{}
+	}
+	if s.contents[text] == 0 {
+		s.contents[text] = uint64(len(s.contents)) + 1
+	}
+	return s.contents[text]
 }
 
 // readOf reads as an API server would that has these objects.
