@@ -15,7 +15,7 @@ import (
 )
 
 // evaluatedSince are for how many items of rules `when` was evaluated and reused since the last call.
-func (r *rig) evaluatedSince(before *[2]int) string {
+func evaluatedSince(r *rig, before *[2]int) string {
 	r.t.Helper()
 	now := [2]int{}
 	families, err := r.registry.Gather()
@@ -61,7 +61,7 @@ func TestPassesEvaluateWhatHasChanged(t *testing.T) {
 		step.do(r)
 		r.clock.Step(time.Minute)
 		r.pass()
-		if got := r.evaluatedSince(&before); got != step.want {
+		if got := evaluatedSince(r, &before); got != step.want {
 			t.Errorf("%s: %s, want %s", step.what, got, step.want)
 		}
 	}
