@@ -49,7 +49,6 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	if len(b.errs) > 0 {
 		return nil, b.errs
 	}
-	b.compileVariables(s, "", spec.Variables, nil)
 	p := b.programs
 	p.targets, p.variables, p.slots = map[string]bool{}, s.variables, len(spec.Variables)
 	for i := range spec.Targets {
@@ -57,6 +56,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 			p.targets[t.Name] = t.Reference.Name != ""
 		}
 	}
+	b.compileVariables(s, "", spec.Variables, nil)
 	for i, source := range spec.Conditions {
 		p.conditions = append(p.conditions, b.compileExpression(s, expr.PathOfCondition(i), source, resulttype.Bool))
 	}
@@ -204,6 +204,7 @@ func (b *builder) compileExpression(s *scope, path, source string, w resulttype.
 	if made != nil {
 		b.dependencies += len(made.targets)
 		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path)...)
+		b.programs.warnings = append(b.programs.warnings, made.tree.FindListMistakes(path, b.programs.isList)...)
 		made.tree.Nodes = nil // half of what it takes; an explanation finds them again
 	}
 	return made
@@ -396,10 +397,14 @@ func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
 		if len(problems) == maxProblems {
 			break
 		}
-		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 256), Hint: suggestLibraryFix(issue.Message)}
+		problem := &expr.Error{Kind: expr.Invalid, Message: expr.TruncateText(issue.Message, 256)}
 		if line, column := issue.Location.Line(), issue.Location.Column(); line > 0 && column >= 0 {
 			problem.Line, problem.Column = line, column+1
 			problem.Snippet = expr.MakeSnippet(source, line, column+1)
+			problem.Hint = expr.SuggestSyntax(source, line, column)
+		}
+		if problem.Hint == "" {
+			problem.Hint = suggestLibraryFix(issue.Message)
 		}
 		problems = append(problems, problem)
 	}

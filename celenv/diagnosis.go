@@ -50,7 +50,9 @@ func (d *diagnosis) convertCheckErrors(issues *cel.Issues) []*expr.Error {
 		case d.unknown[issue.ExprID]:
 			name := d.functionName(at.Expr)
 			problem.Message = fmt.Sprintf("there is no function %q", name)
-			problem.Hint = expr.SuggestName(name, d.listFunctions())
+			if problem.Hint = expr.SuggestForeign(name); problem.Hint == "" {
+				problem.Hint = expr.SuggestName(name, d.listFunctions())
+			}
 		case at.Expr.Kind() == ast.IdentKind && d.isUnknown(at):
 			if t.IsInside(at, d.unknown) {
 				continue
@@ -238,6 +240,14 @@ func suggestLibraryFix(message string) string {
 		return `write it as in timestamp("2006-01-02T15:04:05Z")`
 	case strings.Contains(message, "nesting limit"):
 		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", maxLoopNesting)
+	case strings.HasPrefix(message, "found no matching overload for '") && strings.Contains(message, "optional_type("):
+		return `a field after .? is optional: add .orValue(...), as in item.?status.phase.orValue("") == "Failed"`
+	case strings.HasPrefix(message, "found no matching overload for '_") && strings.Contains(message, "duration"):
+		return `a number has no unit: write a duration, as in duration("1h")`
+	case strings.HasPrefix(message, "found no matching overload for '@in' applied to") && strings.HasSuffix(message, ", string)'"):
+		return `in looks into a list or a map: write x == "a", or x.contains("a") for a part of a text`
+	case strings.Contains(message, "invalid argument to has() macro"):
+		return `has() takes a field: for a key, write "a/b" in x`
 	case strings.HasPrefix(message, "found no matching overload for '_"):
 		return "both sides must be of one type: convert one, with int(), double(), string() or timestamp()"
 	}

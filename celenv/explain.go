@@ -250,7 +250,7 @@ func (x *explanation) suggestLookupFix(id int64, object any) string {
 				names = append(names, string(field))
 			}
 		}
-		if hint := expr.SuggestName(name, names); hint != "" {
+		if hint := expr.SuggestName(name, names); hint != "" && !expr.IsOptionalMetadata(name) {
 			return hint
 		}
 	}

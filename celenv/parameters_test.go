@@ -18,7 +18,7 @@ func TestUndeclaredParameters(t *testing.T) {
 		want       string // empty: it is fine
 	}{
 		"Declared":     {"params.keep > 3", []string{"keep"}, ""},
-		"Field":        {"params.kept > 3", []string{"keep"}, `1:8: the template has no parameter "kept"; did you mean "keep"?`},
+		"Field":        {"params.kep > 3", []string{"keep"}, `1:8: the template has no parameter "kep"; did you mean "keep"?`},
 		"Index":        {`params["kept"] > 3`, []string{"keep"}, `the template has no parameter "kept"`},
 		"Has":          {"has(params.kept)", []string{"keep"}, `the template has no parameter "kept"`},
 		"Optional":     {"params.?kept.orValue(3) > 3", []string{"keep"}, `the template has no parameter "kept"`},

@@ -29,7 +29,7 @@ type Reuse struct {
 // depends on.
 func (p *Programs) FindReuse(rule int) Reuse {
 	r := p.rules[rule]
-	own, ok := findListedTarget(r.forEach.tree.Root, p.targets)
+	own, ok := p.findListedTarget(r.forEach.tree.Root)
 	if !ok {
 		return Reuse{Impossible: "forEach is not just a target's items"}
 	}
@@ -54,13 +54,18 @@ var versionOfObject = &projection.Projection{Fields: map[string]*projection.Proj
 }}
 
 // findListedTarget returns the target whose items an expression gives, and nothing else.
-func findListedTarget(e ast.Expr, targets map[string]bool) (string, bool) {
+func (p *Programs) findListedTarget(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().FieldName() != nameItems || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", false
 	}
 	name := e.AsSelect().Operand().AsIdent()
-	single, seen := targets[name]
-	return name, seen && !single
+	return name, p.isList(name)
+}
+
+// isList says that a name is a target with many objects.
+func (p *Programs) isList(name string) bool {
+	single, seen := p.targets[name]
+	return seen && !single
 }
 
 // LastForesight returns until when the result of the last expression is valid, of those that Foresight counts.

@@ -113,6 +113,9 @@ func TestSuggestName(t *testing.T) {
 		"No candidates":   {"pods", nil, ""},
 		"Short name":      {"a", []string{"b"}, ""},
 		"The same":        {"pods", []string{"pods"}, ""},
+		"Short, swapped":  {"itme", []string{"item", "time"}, `did you mean "item"?`},
+		"Short, another":  {"now", []string{"or", "not_"}, ""},
+		"Four letters":    {"keys", []string{"last"}, ""},
 		"First of equals": {"poda", []string{"podb", "pode"}, `did you mean "podb"?`},
 	}
 	for name, tc := range cases {
