@@ -40,18 +40,32 @@ are still delivered.`
 		use, short, said = "resume", "Resume a suspended Cleaner", "resumed"
 		long = `Resume a suspended Cleaner or ClusterCleaner: set spec.suspend to false. The operator evaluates it at once.`
 	}
-	return &cobra.Command{
-		Use:   use + " " + cleanerArgument,
+	many := manyCleaners{changeCommand: c, suspend: suspend, said: said}
+	cmd := &cobra.Command{
+		Use:   use + " " + cleanerArgument + " | --all",
 		Short: short,
-		Long:  long,
+		Long: long + `
+
+With --all, the command does this to all Cleaners of the namespace; with --all -A, to all Cleaners and ClusterCleaners
+of the cluster.`,
 		Example: fmt.Sprintf(`  kubectl cleaner %[1]s preview -n default
-  kubectl cleaner %[1]s clustercleaner/everywhere`, use),
-		Args:              validateArgs(cobra.ExactArgs(1)),
+  kubectl cleaner %[1]s clustercleaner/everywhere
+  kubectl cleaner %[1]s --all -l team=web -n default
+  kubectl cleaner %[1]s --all -A`, use),
+		Args:              validateArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.patchCleaner(cmd.Context(), args[0], said, map[string]any{"spec": map[string]any{"suspend": suspend}})
+			if err := many.checkArguments(args); err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return c.patchCleaner(cmd.Context(), args[0], said, many.makeChange())
+			}
+			return many.changeAll(cmd.Context())
 		},
 	}
+	many.addFlags(cmd)
+	return cmd
 }
 
 func (c changeCommand) newRunCommand() *cobra.Command {
