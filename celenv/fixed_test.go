@@ -126,3 +126,38 @@ func TestPartsThatReadTheTime(t *testing.T) {
 		})
 	}
 }
+
+// Names that loops, binds and macros give, errors that are left out, and lists that are added to change nothing: each item is answered as by programs
+// that evaluate each part whenever it is reached, and all of these are true.
+func TestFixedPartsChangeNoAnswer(t *testing.T) {
+	c := newCompiler(t, budget.Limits{})
+	for _, when := range []string{
+		`cel.bind(pods, {"items": [item]}, pods.items.map(p, p.metadata.name) == [item.metadata.name])`,
+		`[item].exists(nodes, [nodes].map(n, n.metadata.name) == [item.metadata.name])`,
+		`[item].map(x, [x].map(x, x.metadata.name)[0]) == [item.metadata.name]`,
+		`["a", "b"].map(i, pods.items.map(p, i)[0]) == ["a", "b"] && item.metadata.name != ""`,
+		`{"k": item.metadata.name}.transformMap(k, v, [v].map(x, x + k)[0])["k"] == item.metadata.name + "k"`,
+		`{"k": item.metadata.name}.transformList(k, v, [k, v].map(x, x))[0] == ["k", item.metadata.name]`,
+		`[item.metadata.name].sortBy(x, pods.items.map(p, x).size())[0] == item.metadata.name`,
+		`[item].groupBy(x, [x].map(y, y.metadata.name)[0])[item.metadata.name][0] == item`,
+		`optional.of(item).optMap(x, [x].map(y, y.metadata.name)[0]).orValue("") == item.metadata.name`,
+		`optional.of("q").optFlatMap(x, optional.of([x].map(y, y + item.metadata.name)[0])).orValue("") == "q" + item.metadata.name`,
+		`cel.bind(a, pods.items.map(p, p.metadata.name), cel.bind(b, a + [item.metadata.name], b.size() == a.size() + 1 && b[b.size() - 1] == item.metadata.name))`,
+		`(pods.items.map(p, p.metadata.name) + [item.metadata.name]).size() == pods.items.size() + 1 && pods.items.map(p, p.metadata.name).size() == pods.items.size()`,
+		`variables.own == item.metadata.name && [1].map(z, variables.own)[0] == item.metadata.name && [variables.own].map(x, x)[0] == item.metadata.name`,
+		`[object].map(o, o.metadata.name)[0] == item.metadata.name`,
+		`(item.metadata.name == "" ? pods.items.map(p, p.nope) : nodes.items.map(n, n.metadata.name)).size() == 2`,
+		`(pods.items.map(p, p.nope).size() > 0 || true) && item.metadata.name != ""`,
+	} {
+		rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: when, Variables: []v1alpha1.Variable{{Name: "own", Expression: "[item].map(i, i.metadata.name)[0]"}}}
+		for name, p := range map[string]*Programs{"fixed": compileWork(t, budget.Limits{}, podWork(nil, rule)), "stock": stockPrograms(t, c, podWork(nil, rule))} {
+			e := begin(t, p, manyPods(3))
+			for i, item := range append(items(t, e.SelectRule(0)), items(t, e.SelectRule(0))...) {
+				if is, problem := item.EvaluateWhen(); !is || problem != nil {
+					t.Errorf("%s, %s, item %d: %t, %v", when, name, i, is, problem)
+				}
+			}
+			e.Close()
+		}
+	}
+}
