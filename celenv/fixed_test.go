@@ -161,3 +161,39 @@ func TestFixedPartsChangeNoAnswer(t *testing.T) {
 		}
 	}
 }
+
+// A list that is kept, of a fixed part or of a variable, is not changed by what an item adds to it, nor is one that a loop has bound.
+func TestKeptListsAreNotChanged(t *testing.T) {
+	for _, list := range []string{
+		`cel.bind(none, pods.items.filter(p, p.spec.nodeName == "nope"), [none])[0]`,
+		`optional.of(pods.items.filter(p, false)).optMap(x, {"a": x}).value().a`,
+		`nodes.items.map(n, cel.bind(own, pods.items.filter(p, p.spec.nodeName == n.metadata.name + "x"), {"pods": own}))[0].pods`,
+		`variables.v[0]`,
+	} {
+		w := podWork([]string{`v: cel.bind(x, pods.items.filter(p, false), [x])`}, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "(" + list + " + [item]).size() > 1"})
+		e := begin(t, compileWork(t, budget.Limits{}, w), manyPods(3))
+		for i, item := range append(items(t, e.SelectRule(0)), items(t, e.SelectRule(0))...) {
+			if is, problem := item.EvaluateWhen(); is || problem != nil {
+				t.Errorf("%s, item %d: %t, %v", list, i, is, problem)
+			}
+		}
+		e.Close()
+	}
+	for source, want := range map[string]bool{
+		`cel.bind(x, [], [1, 2].map(i, (x + [i]).size())) == [1, 1]`:                                                true,
+		`cel.bind(x, [], cel.bind(y, x + [1], cel.bind(z, x + [2], y == [1] && z == [2] && x == [])))`:              true,
+		`optional.of([]).optMap(x, [x + [1], x + [2], x]).value() == [[1], [2], []]`:                                true,
+		`cel.bind(x, {}, [1, 2].map(i, {"a": x}.size())) == [1, 1]`:                                                 true,
+		`[[]].map(x, [1, 2].map(i, (x + [i]).size()))[0] == [1, 1]`:                                                 true,
+		`lists.range(1000).map(x, x).size() == 1000 && lists.range(9).filter(x, x > 3).map(x, [x])[4] == [8]`:       true,
+		`[1, 2].map(a, [3, 4].map(b, a + b)) == [[4, 5], [5, 6]] && [[1], [2]].map(x, x + [0]) == [[1, 0], [2, 0]]`: true,
+	} {
+		e := begin(t, compileWork(t, budget.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: source + ` && item.metadata.name != ""`})), manyPods(3))
+		for i, item := range items(t, e.SelectRule(0)) {
+			if is, problem := item.EvaluateWhen(); is != want || problem != nil {
+				t.Errorf("%s, item %d: %t, %v", source, i, is, problem)
+			}
+		}
+		e.Close()
+	}
+}

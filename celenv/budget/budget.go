@@ -16,6 +16,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
+	"github.com/google/cel-go/parser"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -165,7 +166,7 @@ func (c *Calls) MeterCall(node interpreter.InterpretableCall, m *Meter) (interpr
 	}
 	paid.apply = c.BindFunction(node, len(args))
 	if node.Function() == operators.Add {
-		paid.apply = flattenAddition(paid.apply)
+		paid.apply = flattenAddition(paid.apply, isAccumulator(args[0]))
 	}
 	if charge.forPattern != nil {
 		return paid, paid.meterPattern(node)
@@ -184,11 +185,12 @@ func convertsConstant(node interpreter.InterpretableCall) bool {
 }
 
 // flattenAddition gives addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
-// the more lists were added.
-func flattenAddition(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
+// the more lists were added. Only what a macro collects is appended to in place: cel-go also makes an empty list mutable that cel.bind or optMap
+// names, and everything else that holds that list would see what was added.
+func flattenAddition(add func([]ref.Val) ref.Val, collects bool) func([]ref.Val) ref.Val {
 	return func(args []ref.Val) ref.Val {
 		left, ok := args[0].(traits.Lister)
-		if _, collects := left.(traits.MutableLister); !ok || collects {
+		if _, mutable := left.(traits.MutableLister); !ok || mutable && collects {
 			return add(args)
 		}
 		right, ok := args[1].(traits.Lister)
@@ -208,6 +210,16 @@ func flattenAddition(add func([]ref.Val) ref.Val) func([]ref.Val) ref.Val {
 		}
 		return types.NewRefValList(NewAdapter(nil), all)
 	}
+}
+
+// isAccumulator says that a value is what a macro collects in a loop. No expression can name it.
+func isAccumulator(value interpreter.InterpretableV2) bool {
+	attribute, ok := value.(interpreter.InterpretableAttribute)
+	if !ok {
+		return false
+	}
+	variable, ok := attribute.Attr().(interpreter.NamespacedAttribute)
+	return ok && len(variable.Qualifiers()) == 0 && slices.Contains(variable.CandidateVariableNames(), parser.HiddenAccumulatorName)
 }
 
 // meteredMembership is "in" a list of constants.

@@ -284,7 +284,7 @@ func sumTexts(list traits.Lister) int64 {
 
 func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 	switch left := args[0].(type) {
-	case traits.MutableLister: // a loop that collects: only appended values are new
+	case traits.MutableLister: // a loop that collects, or an empty list: only appended values are new
 		m.checkValueSize(MultiplyCapped(ValueSize, MeasureLength(left)))
 		m.payBuilding(measureFlat(args[1]))
 	case types.String, types.Bytes, traits.Lister:
