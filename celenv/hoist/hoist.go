@@ -22,7 +22,7 @@ import (
 // calls other than operators. They are returned by their IDs, sorted. Varies says that a variable has different values in one evaluation, or
 // moves with the time.
 func FindFixedParts(root ast.Expr, varies func(name string) bool) []int64 {
-	s := &search{varies: varies}
+	s := &search{varies: varies, seen: map[ast.Expr]part{}}
 	s.markFixed(root, s.visitPart(root))
 	slices.Sort(s.found)
 	return slices.Clip(slices.Compact(s.found))
@@ -32,6 +32,7 @@ func FindFixedParts(root ast.Expr, varies func(name string) bool) []int64 {
 type search struct {
 	varies func(string) bool
 	loops  []ast.Expr // around the part that is looked at, the outermost first
+	seen   map[ast.Expr]part
 	found  []int64
 }
 
@@ -79,8 +80,18 @@ func isKept(e ast.Expr) bool {
 	}
 }
 
-// visitPart looks at a part, and notes the fixed parts of one that is not fixed.
+// visitPart looks at a part, once, and notes the fixed parts of one that is not fixed.
 func (s *search) visitPart(e ast.Expr) part {
+	known, seen := s.seen[e]
+	if !seen {
+		known = s.lookAtPart(e)
+		s.seen[e] = known
+	}
+	return known
+}
+
+// lookAtPart is visitPart for a part that was not seen.
+func (s *search) lookAtPart(e ast.Expr) part {
 	switch e.Kind() {
 	case ast.IdentKind:
 		return part{outermost: s.findLoop(e.AsIdent()), reads: true}

@@ -88,3 +88,24 @@ func TestFindFixedParts(t *testing.T) {
 		}
 	}
 }
+
+// Each part is looked at once, however deeply lists and loops stand in one another.
+func TestEachPartIsLookedAtOnce(t *testing.T) {
+	env, err := cel.NewEnv(cel.Variable("pods", cel.DynType), cel.Variable("item", cel.DynType), ext.Bindings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shape := range [][2]string{{"[cel.bind(a, 1, ", ")]"}, {"[[1].map(a, ", ")]"}, {"[[", "]]"}, {"[pods.a ? dyn(", ") : dyn(1)]"}} {
+		const depth = 30
+		source := strings.Repeat(shape[0], depth) + "size(pods.filter(p, true))" + strings.Repeat(shape[1], depth) + ".size() == 1 && item"
+		checked, issues := env.Compile(source)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		looks := 0
+		FindFixedParts(checked.NativeRep().Expr(), func(string) bool { looks++; return false })
+		if looks > 10*depth {
+			t.Errorf("%s: names are looked at %d times", shape[0], looks)
+		}
+	}
+}
