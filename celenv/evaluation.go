@@ -90,6 +90,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
 			p.fixed.BeginEvaluation(p.fixedParts, &e.sharedBudget)
+			p.fixedAhead.BeginEvaluation(p.fixedParts, &e.ahead.sharedBudget)
 			e.ahead.of = e
 			e.ahead.resetForesight()
 			return e, nil
@@ -131,6 +132,7 @@ func (e *Evaluation) Close() {
 		x.releaseProgram()
 	}
 	e.p.fixed.EndEvaluation()
+	e.p.fixedAhead.EndEvaluation()
 	e.p.meter.ReleaseContext()
 	if e.memory != nil {
 		e.memory.KeepBytes(e.retained)

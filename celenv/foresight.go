@@ -132,6 +132,7 @@ func (f *foreseer) lookAhead(x *expression, from *budget.Budget, out ref.Val) (f
 	before, stopped := *l, m.Stopped
 	*l = timedependence.Lookout{Until: timedependence.Never}
 	defer func() { *l, m.Stopped = before, stopped }()
+	f.selectBudget(&f.of.sharedBudget) // which pays for fixed parts
 	if !f.moveTime() {
 		return timedependence.Lookout{Until: timedependence.Never, Unknown: true}, nil
 	}
@@ -291,7 +292,7 @@ func (a *aheadProgram) ensureProgram() bool {
 	}
 	follow, complete := timedependence.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
 	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter),
-		a.programs.fixed.KeepValues(a.x.fixed, a.x.firstFixed, a.programs.meter))
+		a.programs.fixedAhead.KeepValues(a.x.fixed, a.x.firstFixed, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}

@@ -44,9 +44,10 @@ type Programs struct {
 	turn             chan struct{}
 	meter, explainer *budget.Meter
 	lookout          *timedependence.Lookout // of the programs that look ahead
-	// fixed are the values of the parts that an evaluation evaluates once, and fixedParts how many there are.
-	fixed      hoist.Values
-	fixedParts int
+	// fixed are the values of the parts that an evaluation evaluates once, and fixedParts how many there are. Programs that look ahead have values
+	// of their own, so that no answer depends on what a prediction has used up.
+	fixed, fixedAhead hoist.Values
+	fixedParts        int
 }
 
 // Input is what expressions see.
