@@ -169,8 +169,31 @@ func (p *Programs) FindReadings() map[string]usage.Reading {
 	return all
 }
 
+// CheckFields says which fields expressions read that no object of the targets has, and which values they compare fields with that these never
+// have: errors, and what is only likely wrong. It knows nothing of targets that are not among kinds. It waits for an evaluation that runs.
+func (p *Programs) CheckFields(root *field.Path, kinds map[string]usage.Kind) (errs field.ErrorList, warnings []expr.Warning) {
+	p.turn <- struct{}{} // places are found once for each tree
+	defer func() { <-p.turn }()
+	spec := p.makeUsageSpec()
+	spec.Kinds = kinds
+	for _, problem := range usage.FindProblems(spec) {
+		e := problem.Tree.LocateError(&expr.Error{Kind: expr.Invalid, Path: problem.Path, Message: problem.Message, Hint: problem.Hint}, problem.Node)
+		if problem.Likely {
+			warnings = append(warnings, expr.Warning{Path: e.Path, Line: e.Line, Column: e.Column, Message: e.Message, Snippet: e.Snippet, Hint: e.Hint})
+		} else {
+			errs = append(errs, makeFieldError(e, root.Child(problem.Path), problem.Tree.Source))
+		}
+	}
+	return errs, warnings
+}
+
 func (p *Programs) findReadings() (map[string]usage.Reading, *usage.Place) {
-	spec := usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
+	return usage.FindReadings(p.makeUsageSpec())
+}
+
+// makeUsageSpec gives all expressions as package usage has them.
+func (p *Programs) makeUsageSpec() *usage.Spec {
+	spec := &usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
 	for _, c := range p.conditions {
 		spec.Others = append(spec.Others, c.usedFor(usage.ForScalar))
 	}
@@ -180,7 +203,7 @@ func (p *Programs) findReadings() (map[string]usage.Reading, *usage.Place) {
 	for _, r := range p.rules {
 		spec.Rules = append(spec.Rules, r.listUses())
 	}
-	return usage.FindReadings(&spec)
+	return spec
 }
 
 // checkReadings says that expressions read what objects are read without; nil if they do not.

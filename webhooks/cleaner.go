@@ -22,8 +22,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/author"
+	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -48,6 +50,7 @@ type validator struct {
 	compiler  *celenv.Compiler
 	options   validation.Options
 	discovery kindDiscovery
+	schemas   kindschemas.Source
 	reviews   rights.Reviews
 	keys      signing.Keys
 	operator  *operatorIdentity
@@ -198,6 +201,7 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 		return denyUnavailable(err)
 	}
 	options.Served = served
+	likely := v.checkFields(ctx, work, programs, &options)
 	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(req, errors)
@@ -211,7 +215,7 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 	}
 	said := formatWarnings(found)
 	if options.Template == "" { // otherwise the template's author has been warned
-		said = append(said, formatCompilerWarnings(programs, "spec.")...)
+		said = append(said, formatCompilerWarnings(append(programs.Warnings(), likely...), "spec.")...)
 	}
 	return admission.Allowed("").WithWarnings(trimWarnings(said)...)
 }
@@ -322,10 +326,14 @@ func formatWarnings(found validation.Findings) []string {
 }
 
 // formatCompilerWarnings returns the compiler's warnings as lines. root is the path of the spec's fields, with a dot at the end.
-func formatCompilerWarnings(programs *celenv.Programs, root string) []string {
+func formatCompilerWarnings(warnings []expr.Warning, root string) []string {
 	var lines []string
-	for _, w := range programs.Warnings() {
-		lines = append(lines, fmt.Sprintf("%s at %d:%d: %s; %s", root+strings.TrimPrefix(w.FieldPath(), "spec."), w.Line, w.Column, w.Message, w.Hint))
+	for _, w := range warnings {
+		at := root + strings.TrimPrefix(w.FieldPath(), "spec.")
+		if w.Line > 0 { // otherwise it is about no place in an expression
+			at += fmt.Sprintf(" at %d:%d", w.Line, w.Column)
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s; %s", at, w.Message, w.Hint))
 	}
 	return lines
 }

@@ -60,11 +60,12 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 		return denyUnavailable(err)
 	}
 	options.Served = served
+	likely := v.checkFields(ctx, work, programs, &options)
 	found := validation.ValidateTemplate(t, nil, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(&req, errors)
 	}
-	warnings := append(formatWarnings(found), formatCompilerWarnings(programs, "spec.template.")...)
+	warnings := append(formatWarnings(found), formatCompilerWarnings(append(programs.Warnings(), likely...), "spec.template.")...)
 	return v.reviewTemplate(ctx, &req, old, t, rights.ListRequired("", work, options), warnings)
 }
 

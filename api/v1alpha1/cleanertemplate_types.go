@@ -109,6 +109,11 @@ type TemplateParameter struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.targets) && size(self.targets) > 0 || has(self.rules) && size(self.rules) > 0",message="a template needs something to clean: add targets or rules"
 type TemplateBody struct {
+	// What to do if an expression reads a field that the kind of a target does not have, as in a Cleaner. Cleaners that
+	// use the template can set their own. Defaults to Strict.
+	// +optional
+	Validation FieldValidation `json:"validation,omitempty"`
+
 	// The objects that expressions read, and the objects to delete, as in a ClusterCleaner. A template that selects
 	// namespaces, or that sets delete: true for a cluster-scoped kind, can only be used by ClusterCleaners.
 	// +optional

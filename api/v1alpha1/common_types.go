@@ -29,6 +29,20 @@ const (
 	ModeDryRun Mode = "DryRun"
 )
 
+// FieldValidation defines what happens if an expression reads a field that does not exist.
+//
+// +kubebuilder:validation:Enum=Strict;Warn;Ignore
+type FieldValidation string
+
+const (
+	// ValidationStrict refuses the Cleaner. It is the default.
+	ValidationStrict FieldValidation = "Strict"
+	// ValidationWarn warns.
+	ValidationWarn FieldValidation = "Warn"
+	// ValidationIgnore does not look at fields.
+	ValidationIgnore FieldValidation = "Ignore"
+)
+
 // CommonSpec contains the fields that Cleaners and ClusterCleaners share.
 type CommonSpec struct {
 	// Whether to keep the Cleaner after a cleanup. Once cleans up one time and then deletes the Cleaner. Recurring
@@ -42,6 +56,14 @@ type CommonSpec struct {
 	// and keeps the Cleaner. Defaults to Enforce.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
+
+	// What to do if an expression reads a field that the kind of a target does not have, such as status.phse of a Pod, or
+	// compares a field with a value that it never has. Strict refuses the Cleaner when it is created or its spec
+	// changes. Warn accepts it with a warning. Ignore does not look at fields. Kinds whose schema is unknown, and the
+	// parts of a kind that its schema leaves open, are not checked. A Cleaner that is stored keeps working. Defaults to
+	// the template's validation, and without one to Strict.
+	// +optional
+	Validation FieldValidation `json:"validation,omitempty"`
 
 	// Whether to pause the Cleaner. While true, the operator does not evaluate or act. A cleanup in progress stops
 	// before its next action and continues when suspend is set to false. The CloudEvent of a finished cleanup is still

@@ -51,6 +51,8 @@ type Options struct {
 	AllowProtectedKinds []string
 	// Compiled are the compiler's errors. Validate does not compile the expressions itself.
 	Compiled field.ErrorList
+	// UnknownFields are the fields that expressions read and no object has. validation says whether they are errors.
+	UnknownFields field.ErrorList
 	// RequireServiceAccount means that each Cleaner must act as a ServiceAccount. DefaultServiceAccount is the one for Cleaners
 	// that name none.
 	RequireServiceAccount bool
@@ -102,6 +104,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 		}
 	}
 	found.addFieldErrors(o.Compiled)
+	found.addUnknownFields(o.UnknownFields, spec.Validation)
 	checkSink(&found, spec, path.Child("cloudEventSink"))
 	checkSinkAuth(&found, spec, path.Child("cloudEventSinkAuth"), o)
 	checkServiceAccount(&found, spec, path, o)
@@ -126,6 +129,21 @@ func ownerKind(spec *v1alpha1.Work) string {
 		return "ClusterCleaner"
 	}
 	return "Cleaner"
+}
+
+// addUnknownFields adds what is wrong with fields that expressions read.
+func (f *Findings) addUnknownFields(errs field.ErrorList, mode v1alpha1.FieldValidation) {
+	switch mode {
+	case v1alpha1.ValidationIgnore:
+	case v1alpha1.ValidationWarn:
+		for _, finding := range FromFieldErrors(errs) {
+			finding.Severity = Warning
+			finding.Message, _, _ = strings.Cut(finding.Message, "\n") // without the line of the expression
+			*f = append(*f, finding)
+		}
+	default:
+		*f = append(*f, FromFieldErrors(errs)...)
+	}
 }
 
 // addFieldErrors adds errors, except for fields that already have one, such as an empty expression.
@@ -205,6 +223,9 @@ func checkEnums(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	}
 	if spec.Mode != "" && spec.Mode != v1alpha1.ModeEnforce && spec.Mode != v1alpha1.ModeDryRun {
 		f.addError(p.Child("mode"), fmt.Sprintf("%q is not a mode: write Enforce or DryRun", spec.Mode))
+	}
+	if v := spec.Validation; v != "" && v != v1alpha1.ValidationStrict && v != v1alpha1.ValidationWarn && v != v1alpha1.ValidationIgnore {
+		f.addError(p.Child("validation"), fmt.Sprintf("%q is not a validation: write Strict, Warn or Ignore", v))
 	}
 }
 

@@ -31,14 +31,20 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
 	checkExpressionSize(&found, work, path)
 	checkBody(&found, work, path.Child("template"), o)
+	found.addFieldErrors(moveIntoTemplate(o.Compiled))
+	found.addUnknownFields(moveIntoTemplate(o.UnknownFields), body.Validation)
+	return found
+}
+
+// moveIntoTemplate returns errors of the spec that a template makes as errors of the template.
+func moveIntoTemplate(of field.ErrorList) field.ErrorList {
 	var errs field.ErrorList
-	for _, err := range o.Compiled {
+	for _, err := range of {
 		moved := *err
 		if rest, ok := strings.CutPrefix(err.Field, "spec."); ok && isBodyField(rest) {
 			moved.Field = "spec.template." + rest
 		}
 		errs = append(errs, &moved)
 	}
-	found.addFieldErrors(errs)
-	return found
+	return errs
 }

@@ -62,6 +62,8 @@ type Spec struct {
 	// Others are the expressions outside the rules.
 	Others []Expression
 	Rules  []Rule
+	// Kinds are the kinds of the targets whose schemas are known. FindReadings does not need them.
+	Kinds map[string]Kind
 }
 
 // Names that expressions read in a rule.
@@ -82,21 +84,7 @@ type Reading struct {
 // FindReadings says for each target what the expressions of a spec read of an object, and where they read metadata.managedFields first, which
 // objects are read without; nil if they do not, or if that does not show.
 func FindReadings(spec *Spec) (map[string]Reading, *Place) {
-	a := &analysis{targets: map[string]*part{}, objects: value{}, accumulators: map[site]*value{}, mades: map[site]*made{}, variables: map[string]*value{}, items: map[int]*value{}}
-	for name, single := range spec.Targets {
-		root := &part{}
-		a.targets[name] = root
-		object := root
-		if !single {
-			object = a.elementOf(a.fieldOf(root, fieldItems))
-		}
-		object.role = roleObject
-		a.addPart(&a.objects, object)
-	}
-	for a.grown = true; a.grown && !a.exhausted; {
-		a.grown = false
-		a.traceSpec(spec)
-	}
+	a := newAnalysis(spec, false)
 	out := make(map[string]Reading, len(spec.Targets))
 	kept := 0
 	for name, single := range spec.Targets {
@@ -105,15 +93,42 @@ func FindReadings(spec *Spec) (map[string]Reading, *Place) {
 	}
 	if kept > maxKept {
 		for name := range out {
-			out[name] = a.wholeReading()
+			out[name] = wholeReadingFor(a.at.Path)
 		}
 	}
 	return out, a.missing
 }
 
-// wholeReading is what is read of each object where it takes too much to find out: all, for the last expression.
-func (a *analysis) wholeReading() Reading {
-	return Reading{Projection: projection.All(), WholeFor: a.at.Path}
+// newAnalysis makes an analysis of what is read or, typed, of what values may be. It goes through all expressions until nothing more is found.
+func newAnalysis(spec *Spec, typed bool) *analysis {
+	a := &analysis{graph: graph{typed: typed}, targets: map[string]*part{}, objects: value{}, accumulators: map[site]*value{}, mades: map[site]*made{}, variables: map[string]*value{}, items: map[int]*value{}}
+	for name, single := range spec.Targets {
+		root := &part{}
+		a.targets[name] = root
+		object := root
+		if !single {
+			object = a.elementOf(a.fieldOf(root, fieldItems))
+		}
+		object.role = roleObject
+		if !single {
+			root.schema, root.kind = listSchema(), "target "+name
+			object.of.schema = root.schema.Fields[fieldItems]
+		}
+		if kind := spec.Kinds[name]; kind.Schema != nil {
+			object.schema, object.kind = kind.Schema, kind.Name
+		}
+		a.addPart(&a.objects, object)
+	}
+	for a.grown = true; a.grown && !a.exhausted; {
+		a.grown = false
+		a.traceSpec(spec)
+	}
+	return a
+}
+
+// wholeReadingFor is what is read of each object where it takes too much to find out: all, for the last expression.
+func wholeReadingFor(path string) Reading {
+	return Reading{Projection: projection.All(), WholeFor: path}
 }
 
 // analysis follows values through the expressions of a spec until nothing more is found: as a whole, because loops in loops, each gone
@@ -132,6 +147,8 @@ type analysis struct {
 	// tree is the expression that is gone through, and rule the names that it reads of its rule.
 	tree *ast.AST
 	rule map[string]value
+	// checker checks fields. It is nil until all is known, and in an analysis of readings.
+	checker *checker
 }
 
 // site is a place in an expression that makes a list or a map, or collects something.
@@ -145,7 +162,7 @@ type site struct {
 func (a *analysis) readingOf(name string, single bool) Reading {
 	root := a.targets[name]
 	if a.exhausted {
-		return a.wholeReading()
+		return wholeReadingFor(a.at.Path)
 	}
 	path := []*part{root}
 	if !single {
@@ -264,16 +281,30 @@ type local struct {
 
 // trace returns what an expression may give, and notes what it reads.
 func (a *analysis) trace(e ast.Expr, locals *local) value {
+	v := a.traceNode(e, locals)
+	if a.typed && v.isUnknown() {
+		v.other = true
+	}
+	return v
+}
+
+// traceNode is trace, and its result may be empty because nothing is known.
+func (a *analysis) traceNode(e ast.Expr, locals *local) value {
 	if a.spend(1); a.exhausted {
 		return value{}
 	}
 	switch e.Kind() {
+	case ast.LiteralKind:
+		if a.typed {
+			return makeLiteral(e.AsLiteral())
+		}
 	case ast.IdentKind:
 		return a.traceName(e.AsIdent(), locals)
 	case ast.SelectKind:
 		s := e.AsSelect()
 		operand := a.trace(s.Operand(), locals)
 		a.node = e.ID()
+		a.checker.checkKey(operand, s.FieldName())
 		found := a.selectField(operand, s.FieldName())
 		if s.IsTestOnly() {
 			return value{}
@@ -321,6 +352,7 @@ func (a *analysis) traceName(text string, locals *local) value {
 
 func (a *analysis) traceMap(e ast.Expr, locals *local) value {
 	m := a.makeAt(a.siteOf(e, 0))
+	m.empty = len(e.AsMap().Entries()) == 0
 	for _, entry := range e.AsMap().Entries() {
 		key := entry.AsMapEntry().Key()
 		a.readScalar(a.trace(key, locals))

@@ -4,12 +4,15 @@
 package usage
 
 import (
+	"maps"
+
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/objectschema"
 )
 
 // call is a call, and what its arguments may be. What it is called on is the first.
@@ -51,8 +54,10 @@ func findNamedFollower(function string) follower {
 		return followThrough
 	case "optional.ofNonZeroValue":
 		return followNonZero
-	case "hasValue", "optional.none", "type":
+	case "hasValue", "type":
 		return followNothing
+	case "optional.none":
+		return followNone
 	case "size":
 		return followSize
 	case "first", "last":
@@ -103,6 +108,7 @@ func (a *analysis) traceCall(e ast.Expr, locals *local) value {
 		c.with = append(c.with, a.trace(arg, locals))
 	}
 	a.node = e.ID()
+	a.checker.checkCall(c)
 	if follow := findFollower(e.AsCall().FunctionName()); follow != nil {
 		return follow(a, c)
 	}
@@ -152,6 +158,7 @@ func followComparison(a *analysis, c *call) value {
 
 func followIndex(a *analysis, c *call) value {
 	if key, ok := literalText(c.args[1]); ok {
+		a.checker.checkKey(c.with[0], key)
 		return a.selectField(c.with[0], key)
 	}
 	a.readScalar(c.with[1])
@@ -171,6 +178,7 @@ func followOptionalSelect(a *analysis, c *call) value {
 	if !ok {
 		return followIndex(a, c)
 	}
+	a.checker.checkKey(c.with[0], key)
 	return a.selectField(c.with[0], key)
 }
 
@@ -186,6 +194,7 @@ func followSearch(a *analysis, c *call) value {
 		a.readAll(elements)
 	}
 	if key, ok := literalText(c.args[0]); ok {
+		a.checker.checkMember(in, key)
 		a.selectField(in, key)
 	} else {
 		a.readShape(in)
@@ -211,6 +220,8 @@ func followNonZero(a *analysis, c *call) value {
 }
 
 func followNothing(*analysis, *call) value { return value{} }
+
+func followNone(*analysis, *call) value { return value{none: true} }
 
 func followSize(a *analysis, c *call) value {
 	followNonZero(a, c)
@@ -242,7 +253,9 @@ func followFlatten(a *analysis, c *call) value {
 	followNonZero(a, c)
 	elements := a.takeElements(c.with[0])
 	a.readScalar(elements)
-	return a.makeList(c, 0, a.joinValues(elements, a.takeElements(elements)))
+	flat := a.joinValues(elements)
+	maps.DeleteFunc(flat.parts, func(p *part, _ struct{}) bool { return p.schema != nil && p.schema.Types == objectschema.List })
+	return a.makeList(c, 0, a.joinValues(flat, a.takeElements(elements)))
 }
 
 // followInsert gives a map with another entry, or with those of another map.
@@ -295,7 +308,9 @@ func followKey(a *analysis, c *call) value {
 
 func followCondition(a *analysis, c *call) value {
 	a.readAll(c.with[1])
-	return a.findFirst(a.selectPath(c.with[0], "status", "conditions"), "type")
+	conditions := a.selectPath(c.with[0], "status", "conditions")
+	a.checker.checkLiteral(a.selectField(a.takeElements(conditions), "type"), c.args[1])
+	return a.findFirst(conditions, "type")
 }
 
 func followController(a *analysis, c *call) value {

@@ -6,6 +6,7 @@ package usage
 import (
 	"maps"
 
+	"github.com/vtex/cleaner/celenv/objectschema"
 	"github.com/vtex/cleaner/celenv/projection"
 )
 
@@ -30,6 +31,8 @@ type graph struct {
 	// grown says that more was found in this turn. exhausted says that the analysis has done all that it may.
 	grown, exhausted bool
 	parts, steps     int
+	// typed says that the schemas of parts matter, and not what is read of them.
+	typed bool
 }
 
 // spend counts work.
@@ -63,6 +66,13 @@ type part struct {
 	elements, entries    *part
 	// wholeFor is the expression for which the part is read as a whole.
 	wholeFor string
+
+	// schema says what the part may be; nil: anything. kind names the object's kind, if the part is one; step leads to the part from the one that
+	// has it.
+	schema *objectschema.Schema
+	kind   string
+	of     *part
+	step   string
 }
 
 // made is a list or a map that one place in the expressions makes, and what may be in it.
@@ -71,6 +81,8 @@ type made struct {
 	fields            map[string]*value
 	// escaped says that all that is in it is read, also what comes into it later.
 	escaped bool
+	// empty says that it is a map without keys.
+	empty bool
 }
 
 // value is what an expression may give: these parts of objects, and what is in these lists and maps. The value of an expression that gives
@@ -78,6 +90,15 @@ type made struct {
 type value struct {
 	parts map[*part]struct{}
 	mades map[*made]struct{}
+	// literals are what it may be as well, other says that it may be anything else, and none that there may be no value. Only the analysis of
+	// types knows them.
+	literals    map[any]struct{}
+	other, none bool
+}
+
+// isUnknown says that nothing is known of what a value may be.
+func (v *value) isUnknown() bool {
+	return len(v.parts)+len(v.mades)+len(v.literals) == 0 && !v.other && !v.none
 }
 
 // addPart adds a part to a value.
@@ -108,6 +129,24 @@ func (g *graph) addValue(v *value, other value) {
 		v.mades[m] = struct{}{}
 		g.grown = true
 	}
+	g.addRest(v, other)
+}
+
+// addRest is addValue for what only the analysis of types knows.
+func (g *graph) addRest(v *value, more value) {
+	other, none := v.other || more.other, v.none || more.none
+	g.grown = g.grown || other != v.other || none != v.none
+	v.other, v.none = other, none
+	for literal := range more.literals {
+		if _, known := v.literals[literal]; known {
+			continue
+		}
+		if v.literals == nil {
+			v.literals = map[any]struct{}{}
+		}
+		v.literals[literal] = struct{}{}
+		g.grown = true
+	}
 }
 
 // putInto adds a value to what is in a list or map.
@@ -128,10 +167,11 @@ func (g *graph) fieldOf(p *part, key string) *part {
 		return p
 	}
 	if p.fields[key] == nil {
-		child := g.newPart(p)
+		child := g.newPart(p, formatStep(key))
 		if child == nil {
 			return p
 		}
+		child.schema, _ = p.schema.HasKey(key)
 		if metadata {
 			child.role, child.whole, child.wholeFor = roleMetadata, p.whole, p.wholeFor
 		}
@@ -149,10 +189,11 @@ func (g *graph) elementOf(p *part) *part {
 		return p
 	}
 	if p.elements == nil {
-		child := g.newPart(p)
+		child := g.newPart(p, stepAny)
 		if child == nil {
 			return p
 		}
+		child.schema = schemaOfElements(p.schema)
 		p.elements = child
 	}
 	return p.elements
@@ -164,10 +205,11 @@ func (g *graph) entryOf(p *part) *part {
 		return p
 	}
 	if p.entries == nil {
-		child := g.newPart(p)
+		child := g.newPart(p, stepAny)
 		if child == nil {
 			return p
 		}
+		child.schema = schemaOfEntries(p.schema)
 		p.entries = child
 	}
 	return p.entries
@@ -175,21 +217,22 @@ func (g *graph) entryOf(p *part) *part {
 
 // newPart returns a new part of a part. It is nil where there are too many, or where it would be too deep: then the part that has it is read
 // as a whole.
-func (g *graph) newPart(of *part) *part {
+func (g *graph) newPart(of *part, step string) *part {
 	if g.parts++; g.parts > maxParts {
 		g.exhausted = true
 	}
 	if g.exhausted || of.depth >= maxDepth {
 		g.readWhole(of)
+		of.schema = nil // it stands for its parts too
 		return nil
 	}
 	g.grown = true
-	return &part{depth: of.depth + 1}
+	return &part{depth: of.depth + 1, of: of, step: step}
 }
 
 // readWhole notes that a part is read as a whole.
 func (g *graph) readWhole(p *part) {
-	if !p.whole {
+	if !p.whole && !g.typed { // a part that is read as a whole stands for its parts, which have other schemas
 		p.whole, p.wholeFor = true, g.at.Path
 		g.grown = true
 	}
@@ -304,7 +347,8 @@ func (g *graph) appendValue(v *value, other value) {
 // joinValues returns a value that may be any of these.
 func (g *graph) joinValues(all ...value) value {
 	g.spend(len(all[0].parts) + len(all[0].mades))
-	out := value{parts: maps.Clone(all[0].parts), mades: maps.Clone(all[0].mades)}
+	out := all[0]
+	out.parts, out.mades, out.literals = maps.Clone(out.parts), maps.Clone(out.mades), maps.Clone(out.literals)
 	for _, v := range all[1:] {
 		g.appendValue(&out, v)
 	}

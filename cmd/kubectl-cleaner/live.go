@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/jsontrim"
+	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -33,6 +34,7 @@ import (
 type clusterClient struct {
 	discovery discovery.DiscoveryInterface
 	dynamic   dynamic.Interface
+	schemas   kindschemas.Source
 	// resourceLists caches the served resources by group and version; nil if none are served.
 	resourceLists map[schema.GroupVersion]*metav1.APIResourceList
 }
@@ -71,6 +73,7 @@ func (k kubeconfig) newClusterClient() (*clusterClient, error) {
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
 	}
+	c.schemas = kindschemas.NewReader(c.discovery.RESTClient())
 	c.dynamic, err = dynamic.NewForConfig(config)
 	return c, err
 }

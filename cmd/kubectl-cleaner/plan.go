@@ -46,6 +46,10 @@ type planCommand struct {
 	cluster  kubeconfig
 	clock    clock.PassiveClock
 	flags    planFlags
+	// client reads the cluster; nil with --objects.
+	client *clusterClient
+	// objects and definitions are the documents of --objects and --crds.
+	objects, definitions []*manifests.Document
 }
 
 func (p *planCommand) newCommand() *cobra.Command {
@@ -174,6 +178,9 @@ func (p *planCommand) prepareLoader(ctx context.Context) (*manifests.Loader, []*
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := p.openCluster(l); err != nil {
+		return nil, nil, err
+	}
 	wrong := false
 	for _, found := range l.AddTemplates(ctx, slices.Concat(more, documents)) {
 		p.terminal.printProblem(found)
@@ -185,34 +192,36 @@ func (p *planCommand) prepareLoader(ctx context.Context) (*manifests.Loader, []*
 	return l, documents, nil
 }
 
-// loadObjects reads the objects to plan with, from files or from the cluster.
-func (p *planCommand) loadObjects(ctx context.Context, c *manifests.Cleaner) (*snapshot.Objects, error) {
+// openCluster reads the documents of --objects and --crds, or connects to the cluster. The loader looks up fields there.
+func (p *planCommand) openCluster(l *manifests.Loader) error {
 	f, in := &p.flags, p.terminal.in
+	var err error
 	if len(f.objects) == 0 {
-		world, err := p.fetchObjects(ctx, c)
-		if err != nil {
-			err = fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
+		if p.client, err = p.cluster.newClusterClient(); err != nil {
+			return fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
 		}
-		return world, err
+		l.Schemas = p.client.schemas
+		return nil
 	}
-	objects, err := in.ReadPaths(f.objects)
-	if err != nil {
-		return nil, err
+	if p.objects, err = in.ReadPaths(f.objects); err != nil {
+		return err
 	}
-	definitions, err := in.ReadPaths(f.crds)
-	if err != nil {
-		return nil, err
+	if p.definitions, err = in.ReadPaths(f.crds); err != nil {
+		return err
 	}
-	return manifests.NewOfflineObjects(objects, definitions)
+	return l.UseDefinitions(slices.Concat(p.definitions, p.objects))
 }
 
-// fetchObjects reads the objects from the cluster.
-func (p *planCommand) fetchObjects(ctx context.Context, c *manifests.Cleaner) (*snapshot.Objects, error) {
-	client, err := p.cluster.newClusterClient()
-	if err != nil {
-		return nil, err
+// loadObjects reads the objects to plan with, from files or from the cluster.
+func (p *planCommand) loadObjects(ctx context.Context, c *manifests.Cleaner) (*snapshot.Objects, error) {
+	if p.client == nil {
+		return manifests.NewOfflineObjects(p.objects, p.definitions)
 	}
-	return client.fetchObjects(ctx, c)
+	world, err := p.client.fetchObjects(ctx, c)
+	if err != nil {
+		err = fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
+	}
+	return world, err
 }
 
 // readRelease reads the Helm release of the spec from the cluster; nil if the spec has none or no cluster is asked.

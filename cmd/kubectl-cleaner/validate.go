@@ -46,7 +46,7 @@ func (v *validateCommand) newCommand() *cobra.Command {
 		Short: "Validate Cleaners, ClusterCleaners and CleanerTemplates",
 		Long: `Validate Cleaners, ClusterCleaners and CleanerTemplates, with the messages of the operator's webhook: each problem has
 its file, line and column, and says what to write instead. The command contacts no cluster unless you set --live; then
-it checks which kinds the cluster serves.`,
+it checks which kinds the cluster serves, and which fields they have.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner validate -f cleaner.yaml --crds crds
   kubectl cleaner validate -f - --live < cleaner.yaml`,
@@ -57,10 +57,10 @@ it checks which kinds the cluster serves.`,
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&f.files, "filename", "f", nil, "file or folder to validate; - is standard input; may be repeated")
 	flags.StringArrayVar(&f.templates, "templates", nil, "file or folder with CleanerTemplates, in addition to those that are shipped; may be repeated")
-	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; the command warns about kinds that are neither defined there nor built in")
+	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions, which say what fields their kinds have; the command warns about kinds that are neither defined there nor built in")
 	flags.Var(protectedkinds.NewValue(&f.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator; Cleaners cannot use its Secrets")
-	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
+	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves, and which fields they have")
 	flags.BoolVar(&f.reads, "reads", false, "print for each valid Cleaner what its expressions read of the objects of each target, and what a change costs")
 	return cmd
 }
@@ -91,7 +91,7 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 	if err != nil {
 		return err
 	}
-	served, err := v.newKindFinder()
+	served, err := v.newKindFinder(l)
 	if err != nil {
 		return err
 	}
@@ -186,14 +186,16 @@ func filterProblems(problems []manifests.Problem, d *manifests.Document) []manif
 	return out
 }
 
-// newKindFinder returns a function that looks up kinds in the cluster or in the files of --crds; nil if neither is set.
-func (v *validateCommand) newKindFinder() (func([]v1alpha1.ClusterTarget) []validation.ServedKind, error) {
+// newKindFinder returns a function that looks up kinds in the cluster or in the files of --crds; nil if neither is set. The loader looks up their
+// fields there too.
+func (v *validateCommand) newKindFinder(l *manifests.Loader) (func([]v1alpha1.ClusterTarget) []validation.ServedKind, error) {
 	switch {
 	case v.flags.live:
 		c, err := v.cluster.newClusterClient()
 		if err != nil {
 			return nil, err
 		}
+		l.Schemas = c.schemas
 		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind {
 			served, err := c.findServedKinds(targets)
 			if err != nil {
@@ -208,6 +210,9 @@ func (v *validateCommand) newKindFinder() (func([]v1alpha1.ClusterTarget) []vali
 		}
 		world, err := manifests.NewOfflineObjects(nil, definitions)
 		if err != nil {
+			return nil, err
+		}
+		if err := l.UseDefinitions(definitions); err != nil {
 			return nil, err
 		}
 		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }, nil

@@ -4,6 +4,7 @@
 package templates
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -43,6 +44,7 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	}
 	body := &t.Spec.Template
 	work.TemplateRef = nil
+	work.Validation = cmp.Or(work.Validation, body.Validation)
 	work.Targets, work.Variables, work.Conditions, work.Rules = body.Targets, body.Variables, body.Conditions, body.Rules
 	work.Parameters = &runtime.RawExtension{Raw: text}
 	work.Durations = listDurations(t)

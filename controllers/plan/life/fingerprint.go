@@ -23,7 +23,7 @@ const fingerprintPrefix = "v1:"
 func FingerprintWork(work *v1alpha1.Work) (string, error) {
 	s := *work
 	s.Suspend, s.Mode, s.Retry, s.CloudEventSink, s.CloudEventSinkAuth, s.CloudEventData = false, "", nil, "", nil, ""
-	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef = "", "", "", nil
+	s.Schedule, s.TimeZone, s.StartingDeadline, s.TemplateRef, s.Validation = "", "", "", nil, ""
 	if s.Parameters != nil { // the same parameters, however they were written
 		var v any
 		if err := json.Unmarshal(s.Parameters.Raw, &v); err != nil {

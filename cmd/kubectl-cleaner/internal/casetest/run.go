@@ -37,11 +37,14 @@ func (r Runner) RunCase(ctx context.Context, of Case) error {
 		return err
 	}
 	loader := r.Loader.Clone()
-	c, err := r.loadCleaner(ctx, loader, of)
+	objects, err := of.folder.ReadDocuments(filepath.Join(of.name, FileObjects))
 	if err != nil {
 		return err
 	}
-	objects, err := of.folder.ReadDocuments(filepath.Join(of.name, FileObjects))
+	if err := loader.UseDefinitions(slices.Concat(r.CRDs, objects)); err != nil {
+		return err
+	}
+	c, err := r.loadCleaner(ctx, loader, of)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/kindschemas"
 )
 
 // Loader loads Cleaners and templates from documents.
@@ -26,6 +27,8 @@ type Loader struct {
 	schemas   kindSchemas
 	compiler  *celenv.Compiler
 	templates map[string]*v1alpha1.CleanerTemplate
+	// Schemas say which fields the objects of a kind have. NewLoader sets those of the built-in kinds.
+	Schemas kindschemas.Source
 	// Parameters override the parameters of the file, by name.
 	Parameters map[string]string
 	// OperatorNamespace is the operator's namespace; empty if unknown.
@@ -61,7 +64,7 @@ func NewLoader() (*Loader, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{schemas: definitions, compiler: compiler, templates: map[string]*v1alpha1.CleanerTemplate{}}
+	l := &Loader{schemas: definitions, compiler: compiler, templates: map[string]*v1alpha1.CleanerTemplate{}, Schemas: offlineSchemas{}}
 	shipped, err := templates.LoadAll()
 	if err != nil {
 		return nil, err
@@ -140,6 +143,7 @@ func (l *Loader) LoadCleaner(ctx context.Context, d *Document, served func([]v1a
 		return c
 	}
 	options.Compiled = errs
+	warnings := l.checkFields(ctx, work, programs, &options)
 	found := validation.Validate(work, options)
 	for _, f := range found {
 		p := d.NewProblem(l.FindSourceField(owner, f.Path), f.Message)
@@ -149,12 +153,10 @@ func (l *Loader) LoadCleaner(ctx context.Context, d *Document, served func([]v1a
 		p.Warning = f.Severity == validation.Warning
 		c.Problems = append(c.Problems, p)
 	}
-	if programs != nil {
-		for _, w := range programs.Warnings() {
-			p := d.NewProblem(l.FindSourceField(owner, "spec."+w.Path), w.Message)
-			p.field, p.Warning = "spec."+w.Path, true
-			c.Problems = append(c.Problems, p)
-		}
+	for _, w := range warnings {
+		p := d.NewProblem(l.FindSourceField(owner, "spec."+w.Path), formatWarning(w))
+		p.field, p.Warning = "spec."+w.Path, true
+		c.Problems = append(c.Problems, p)
 	}
 	if len(found.Errors()) == 0 {
 		c.Work, c.Programs = work, programs
@@ -244,18 +246,17 @@ func (l *Loader) ValidateTemplate(ctx context.Context, d *Document, served func(
 		return []Problem{d.NewProblem("spec", "the expressions were not compiled: "+context.Cause(ctx).Error())}
 	}
 	options.Compiled = errs
+	warnings := l.checkFields(ctx, work, programs, &options)
 	var out []Problem
 	for _, f := range validation.ValidateTemplate(t, nil, options) {
 		p := d.NewProblem(f.Path, f.Message)
 		p.Warning = f.Severity == validation.Warning
 		out = append(out, p)
 	}
-	if programs != nil {
-		for _, w := range programs.Warnings() {
-			p := d.NewProblem("spec.template."+w.Path, w.Message)
-			p.Warning = true
-			out = append(out, p)
-		}
+	for _, w := range warnings {
+		p := d.NewProblem("spec.template."+w.Path, formatWarning(w))
+		p.Warning = true
+		out = append(out, p)
 	}
 	sortProblems(out)
 	return out

@@ -136,15 +136,23 @@ func (i item) checkKind() error {
 
 // addItemKinds serves the kinds that an object defines if it is a CustomResourceDefinition.
 func addItemKinds(world *snapshot.Objects, u item) error {
-	if u.GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
-		return nil
+	d, err := u.decodeDefinition()
+	if d != nil {
+		addCRDKinds(world, d)
+	}
+	return err
+}
+
+// decodeDefinition returns the CustomResourceDefinition that an object is; nil if it is none.
+func (i item) decodeDefinition() (*apiextensionsv1.CustomResourceDefinition, error) {
+	if i.GroupVersionKind() != apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition") {
+		return nil, nil
 	}
 	d := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d); err != nil {
-		return errors.New(u.newProblem("", "cannot read the CustomResourceDefinition: "+err.Error()).String())
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(i.Object, d); err != nil {
+		return nil, errors.New(i.newProblem("", "cannot read the CustomResourceDefinition: "+err.Error()).String())
 	}
-	addCRDKinds(world, d)
-	return nil
+	return d, nil
 }
 
 // addObjectKinds serves the kinds of objects. A kind is namespaced if one of its objects has a namespace.

@@ -1,0 +1,205 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package objectschema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// node is the part of an OpenAPI v3 schema that says which fields there are.
+type node struct {
+	Ref              string           `json:"$ref"`
+	Type             string           `json:"type"`
+	Format           string           `json:"format"`
+	Properties       map[string]*node `json:"properties"`
+	AdditionalFields *nodeOrBool      `json:"additionalProperties"`
+	Items            *node            `json:"items"`
+	Enum             []any            `json:"enum"`
+	AllOf            []*node          `json:"allOf"`
+	OneOf            []*node          `json:"oneOf"`
+	IntOrString      bool             `json:"x-kubernetes-int-or-string"`
+	Preserve         bool             `json:"x-kubernetes-preserve-unknown-fields"`
+	Embedded         bool             `json:"x-kubernetes-embedded-resource"`
+	GroupVersionKind []kindName       `json:"x-kubernetes-group-version-kind"`
+}
+
+// kindName is a kind as OpenAPI documents name it.
+type kindName struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
+
+// nodeOrBool is a schema, or whether there may be anything.
+type nodeOrBool struct {
+	node    *node
+	allowed bool
+}
+
+// UnmarshalJSON reads either.
+func (n *nodeOrBool) UnmarshalJSON(data []byte) error {
+	if err := json.Unmarshal(data, &n.allowed); err == nil {
+		return nil
+	}
+	n.allowed = true
+	return json.Unmarshal(data, &n.node)
+}
+
+// OfOpenAPI returns the schema of a kind in the OpenAPI v3 document of its group and version, in JSON. It is nil if the document does not
+// describe the kind.
+func OfOpenAPI(document []byte, gvk schema.GroupVersionKind) (*Schema, error) {
+	var read struct {
+		Components struct {
+			Schemas map[string]*node `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(document, &read); err != nil {
+		return nil, fmt.Errorf("cannot read the OpenAPI document of %s: %w", gvk.GroupVersion(), err)
+	}
+	c := converter{components: read.Components.Schemas, made: map[string]*Schema{}}
+	for name, n := range c.components {
+		if n == nil {
+			continue
+		}
+		for _, k := range n.GroupVersionKind {
+			if k == (kindName{gvk.Group, gvk.Version, gvk.Kind}) {
+				return c.resolve(name).finishKind(gvk), nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// OfDefinition returns the schema of a version of a CustomResourceDefinition. It is nil if the definition does not have that version.
+func OfDefinition(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Schema, error) {
+	for i := range crd.Spec.Versions {
+		v := &crd.Spec.Versions[i]
+		if v.Name != version || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+			continue
+		}
+		data, err := json.Marshal(v.Schema.OpenAPIV3Schema)
+		if err != nil {
+			return nil, fmt.Errorf("cannot write the schema of %s: %w", crd.Name, err)
+		}
+		n := &node{}
+		if err := json.Unmarshal(data, n); err != nil {
+			return nil, fmt.Errorf("cannot read the schema of %s: %w", crd.Name, err)
+		}
+		n.Embedded = true
+		return (&converter{preserves: crd.Spec.PreserveUnknownFields}).convert(n).finishKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind}), nil
+	}
+	return nil, nil
+}
+
+// converter makes schemas of the nodes of a document.
+type converter struct {
+	components map[string]*node
+	made       map[string]*Schema
+	preserves  bool // unknown fields everywhere
+}
+
+// resolve returns the schema of a component, which may contain itself.
+func (c *converter) resolve(name string) *Schema {
+	if s, ok := c.made[name]; ok {
+		return s
+	}
+	n := c.components[name]
+	if n == nil {
+		return nil
+	}
+	s := &Schema{}
+	c.made[name] = s
+	got := c.convert(n)
+	if got == nil {
+		c.made[name] = nil
+		*s = Schema{Open: true} // for what has seen it
+		return nil
+	}
+	*s = *got
+	return s
+}
+
+// convert returns the schema of a node; nil: it may be anything.
+func (c *converter) convert(n *node) *Schema {
+	switch {
+	case n == nil:
+		return nil
+	case n.Ref != "":
+		return c.resolve(strings.TrimPrefix(n.Ref, "#/components/schemas/"))
+	case len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0:
+		return c.convert(n.AllOf[0])
+	case n.IntOrString || n.Format == "int-or-string":
+		return &Schema{Types: Integer | String}
+	case n.Type == "":
+		return c.convertUntyped(n)
+	}
+	s := &Schema{Types: typesByName()[n.Type]}
+	switch s.Types {
+	case 0:
+		return nil
+	case String:
+		s.Enum = listTexts(n.Enum)
+	case List:
+		s.Elements = c.convert(n.Items)
+	case Map:
+		c.addFields(s, n)
+	}
+	return s
+}
+
+// convertUntyped returns the schema of a node that has one of several types, such as a quantity.
+func (c *converter) convertUntyped(n *node) *Schema {
+	if len(n.OneOf) == 0 {
+		return nil
+	}
+	out := &Schema{}
+	for _, one := range n.OneOf {
+		s := c.convert(one)
+		if s == nil || s.Types == 0 || s.Types&(Map|List) != 0 {
+			return nil
+		}
+		out.Types |= s.Types
+	}
+	return out
+}
+
+// addFields adds the fields of a map.
+func (c *converter) addFields(s *Schema, n *node) {
+	preserves := n.Preserve || c.preserves
+	s.Lenient = preserves && len(n.Properties) > 0
+	s.Open = preserves && !s.Lenient
+	if more := n.AdditionalFields; more != nil && more.allowed {
+		s.Open, s.Lenient, s.Entries = true, false, c.convert(more.node)
+	}
+	if len(n.Properties) == 0 && !n.Embedded { // such as {type: object}, which describes values that may be anything
+		s.Open = true
+		return
+	}
+	s.Fields = make(map[string]*Schema, len(n.Properties))
+	for key, field := range n.Properties {
+		s.Fields[key] = c.convert(field)
+	}
+	if n.Embedded {
+		s.Fields["apiVersion"], s.Fields["kind"], s.Fields["metadata"] = &Schema{Types: String}, &Schema{Types: String}, ofMetadata()
+		s.Open = s.Open || len(n.Properties) == 0
+	}
+}
+
+// listTexts returns the texts among the values of an enum; none if it has other values.
+func listTexts(values []any) []string {
+	var texts []string
+	for _, v := range values {
+		text, ok := v.(string)
+		if !ok {
+			return nil
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}

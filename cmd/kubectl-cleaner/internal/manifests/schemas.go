@@ -1,0 +1,76 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"context"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/objectschema"
+	"github.com/vtex/cleaner/controllers/kindschemas"
+)
+
+// offlineSchemas are the schemas of CustomResourceDefinitions, by their kinds without a version, and of the built-in kinds.
+type offlineSchemas map[schema.GroupKind]*apiextensionsv1.CustomResourceDefinition
+
+// FindSchema returns the schema of a kind; nil if it is not known.
+func (o offlineSchemas) FindSchema(_ context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+	if crd := o[gvk.GroupKind()]; crd != nil {
+		return objectschema.OfDefinition(crd, gvk.Version)
+	}
+	return objectschema.OfBuiltIn(scheme.Scheme, gvk), nil
+}
+
+// UseDefinitions has the loader know the fields of the kinds that CustomResourceDefinitions among documents define.
+func (l *Loader) UseDefinitions(documents []*Document) error {
+	known := offlineSchemas{}
+	items, err := listAllItems(documents)
+	if err != nil {
+		return err
+	}
+	for _, i := range items {
+		crd, err := i.decodeDefinition()
+		if err != nil {
+			return err
+		}
+		if crd != nil {
+			known[schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}] = crd
+		}
+	}
+	l.Schemas = known
+	return nil
+}
+
+// checkFields has options say which fields the expressions of a spec read that no object has, and returns the warnings of its expressions.
+func (l *Loader) checkFields(ctx context.Context, work *v1alpha1.Work, programs *celenv.Programs, options *validation.Options) []expr.Warning {
+	if programs == nil {
+		return nil
+	}
+	if work.Validation == v1alpha1.ValidationIgnore {
+		return programs.Warnings()
+	}
+	kinds, err := kindschemas.FindKinds(ctx, l.Schemas, work.Targets)
+	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
+	options.UnknownFields = errs
+	if err != nil {
+		likely = append(likely, expr.Warning{Path: "targets", Message: "the fields that expressions read were not all checked: " + err.Error()})
+	}
+	return append(programs.Warnings(), likely...)
+}
+
+// formatWarning says what a warning says, and what to write instead.
+func formatWarning(w expr.Warning) string {
+	if w.Hint == "" {
+		return w.Message
+	}
+	return w.Message + "; " + w.Hint
+}

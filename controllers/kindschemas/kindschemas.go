@@ -1,0 +1,146 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kindschemas finds the schemas of the kinds of targets: in the OpenAPI documents of an API server, or wherever a Source finds them. It
+// reads documents and caches schemas. It decides nothing, and changes nothing.
+package kindschemas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/objectschema"
+	"github.com/vtex/cleaner/celenv/usage"
+)
+
+// Source finds schemas.
+type Source interface {
+	// FindSchema returns the schema of a kind; nil if it is not known.
+	FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error)
+}
+
+// FindKinds finds the kinds of the targets that expressions see, by the names of the targets. It leaves out those whose schema is not known. An
+// error names the kinds whose schema could not be read; the others are found.
+func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTarget) (map[string]usage.Kind, error) {
+	kinds := make(map[string]usage.Kind, len(targets))
+	var failed []string
+	for i := range targets {
+		t := &targets[i]
+		if !t.IsIncluded() {
+			continue
+		}
+		r := &t.Reference
+		found, err := source.FindSchema(ctx, schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind})
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("%s: %v", r.Kind, err))
+		} else if found != nil {
+			kinds[t.Name] = usage.Kind{Name: r.Kind, Schema: found}
+		}
+	}
+	if len(failed) > 0 {
+		return kinds, fmt.Errorf("cannot read the schemas of all kinds: %s", strings.Join(failed, "; "))
+	}
+	return kinds, nil
+}
+
+const (
+	// maxKept is how many schemas a Reader keeps. One of a large kind, such as Pod, takes about 300 KiB.
+	maxKept = 32
+	// maxDocument is how many bytes an OpenAPI document may have.
+	maxDocument = 32 << 20
+)
+
+// Reader is the Source that reads the OpenAPI v3 documents of an API server. It reads one document at a time.
+type Reader struct {
+	client rest.Interface
+	turn   chan struct{}
+	kept   *lru.Cache
+}
+
+// NewReader returns a Reader that asks an API server through a client.
+func NewReader(client rest.Interface) *Reader {
+	return &Reader{client: client, turn: make(chan struct{}, 1), kept: lru.New(maxKept)}
+}
+
+// key is a kind in a document, whose URL contains a hash of it.
+type key struct {
+	gvk schema.GroupVersionKind
+	url string
+}
+
+// FindSchema returns the schema of a kind; nil if the API server has no OpenAPI document that describes the kind.
+func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	url, err := r.findDocument(ctx, gvk.GroupVersion())
+	if err != nil || url == "" {
+		return nil, err
+	}
+	k := key{gvk, url}
+	if found, ok := r.kept.Get(k); ok {
+		return found.(*objectschema.Schema), nil
+	}
+	document, err := r.read(ctx, url)
+	if err != nil || document == nil {
+		return nil, err
+	}
+	found, err := objectschema.OfOpenAPI(document, gvk)
+	if err == nil {
+		r.kept.Add(k, found)
+	}
+	return found, err
+}
+
+// findDocument returns the URL of the document of a version of a group; empty if there is none.
+func (r *Reader) findDocument(ctx context.Context, gv schema.GroupVersion) (string, error) {
+	index, err := r.read(ctx, "/openapi/v3")
+	if err != nil || index == nil {
+		return "", err
+	}
+	var listed struct {
+		Paths map[string]struct {
+			ServerRelativeURL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := json.Unmarshal(index, &listed); err != nil {
+		return "", fmt.Errorf("cannot read the list of OpenAPI documents: %w", err)
+	}
+	path := "apis/" + gv.String()
+	if gv.Group == "" {
+		path = "api/" + gv.Version
+	}
+	return listed.Paths[path].ServerRelativeURL, nil
+}
+
+// read reads a document; nil if there is none.
+func (r *Reader) read(ctx context.Context, url string) ([]byte, error) {
+	body, err := r.client.Get().RequestURI(url).SetHeader("Accept", "application/json").Stream(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", url, err)
+	}
+	defer func() { _ = body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(body, maxDocument+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot read %s: %w", url, err)
+	case len(text) > maxDocument:
+		return nil, fmt.Errorf("cannot read %s: it is longer than %d bytes", url, maxDocument)
+	}
+	return text, nil
+}

@@ -1,0 +1,168 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kindschemas_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/objectschema"
+	"github.com/vtex/cleaner/controllers/kindschemas"
+)
+
+// server serves OpenAPI documents, and notes what it is asked.
+type server struct {
+	mu    sync.Mutex
+	pages map[string]string
+	asked []string
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	query := r.URL.Query()
+	query.Del("timeout") // every request of a client with one has it
+	r.URL.RawQuery = query.Encode()
+	s.asked = append(s.asked, r.URL.RequestURI())
+	page, ok := s.pages[r.URL.RequestURI()]
+	switch {
+	case page == "broken":
+		w.WriteHeader(http.StatusInternalServerError)
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		_, _ = w.Write([]byte(page))
+	}
+}
+
+// takeAsked returns what was asked since it was last called.
+func (s *server) takeAsked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	asked := s.asked
+	s.asked = nil
+	return asked
+}
+
+func newReader(t *testing.T, pages map[string]string) (*kindschemas.Reader, *server) {
+	t.Helper()
+	s := &server{pages: pages}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kindschemas.NewReader(client.RESTClient()), s
+}
+
+// document is an OpenAPI document of a kind whose spec has these fields.
+func document(kind string, fields ...string) string {
+	var all []string
+	for _, f := range fields {
+		all = append(all, fmt.Sprintf("%q: {\"type\": \"string\"}", f))
+	}
+	return fmt.Sprintf(`{"components": {"schemas": {"x": {"type": "object", "properties": {"spec": {"type": "object", "properties": {%s}}},
+		"x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": %q}]}}}}`, strings.Join(all, ","), kind)
+}
+
+const index = `{"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=core"}, "apis/example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/example.com/v1?hash=%s"}}}`
+
+func TestReaderKeepsSchemas(t *testing.T) {
+	ctx, widget := t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	r, s := newReader(t, map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), "/openapi/v3/apis/example.com/v1?hash=A": document("Widget", "size")})
+	for n, want := range [][]string{{"/openapi/v3", "/openapi/v3/apis/example.com/v1?hash=A"}, {"/openapi/v3"}} {
+		found, err := r.FindSchema(ctx, widget)
+		if err != nil || found == nil || found.Fields["spec"].Fields["size"] == nil {
+			t.Fatalf("got %v, %v", found, err)
+		}
+		if diff := cmp.Diff(want, s.takeAsked()); diff != "" {
+			t.Errorf("request %d (-want +got):\n%s", n, diff)
+		}
+	}
+	s.mu.Lock() // the definition changes, and with it the hash
+	s.pages["/openapi/v3"], s.pages["/openapi/v3/apis/example.com/v1?hash=B"] = fmt.Sprintf(index, "B"), document("Widget", "colour")
+	s.mu.Unlock()
+	found, err := r.FindSchema(ctx, widget)
+	if err != nil || !slices.Equal(found.Fields["spec"].ListFields(), []string{"colour"}) {
+		t.Errorf("got %v, %v", found, err)
+	}
+}
+
+func TestReaderWithoutDocuments(t *testing.T) {
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	const url = "/openapi/v3/apis/example.com/v1?hash=A"
+	for name, tc := range map[string]struct {
+		pages map[string]string
+		want  string // of the error
+	}{
+		"no OpenAPI v3":      {pages: map[string]string{}},
+		"no such group":      {pages: map[string]string{"/openapi/v3": `{"paths": {}}`}},
+		"gone since":         {pages: map[string]string{"/openapi/v3": fmt.Sprintf(index, "A")}},
+		"no such kind":       {pages: map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), url: document("Gadget")}},
+		"broken index":       {pages: map[string]string{"/openapi/v3": "broken"}, want: "cannot read /openapi/v3"},
+		"index of garbage":   {pages: map[string]string{"/openapi/v3": "garbage"}, want: "cannot read the list of OpenAPI documents"},
+		"broken document":    {pages: map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), url: "broken"}, want: "cannot read " + url},
+		"document too large": {pages: map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), url: strings.Repeat(" ", 32<<20) + "{}"}, want: "longer than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := newReader(t, tc.pages)
+			found, err := r.FindSchema(t.Context(), widget)
+			switch {
+			case found != nil:
+				t.Errorf("got %v", found)
+			case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestReaderStopsWithItsContext(t *testing.T) {
+	r, _ := newReader(t, map[string]string{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.FindSchema(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); err == nil {
+		t.Error("it has read without a context")
+	}
+}
+
+// source has the schemas of some kinds, and fails for one.
+type source map[string]*objectschema.Schema
+
+func (s source) FindSchema(_ context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+	if gvk.Kind == "Broken" {
+		return nil, fmt.Errorf("%s cannot be read", gvk.GroupVersion())
+	}
+	return s[gvk.Kind], nil
+}
+
+func TestFindKinds(t *testing.T) {
+	target := func(name, kind string) v1alpha1.ClusterTarget {
+		t := v1alpha1.ClusterTarget{Name: name}
+		t.Reference.APIGroup, t.Reference.Version, t.Reference.Kind = "example.com", "v1", kind
+		return t
+	}
+	hidden := target("hidden", "Widget")
+	hidden.IncludeWhenEvaluating = new(bool)
+	kinds, err := kindschemas.FindKinds(t.Context(), source{"Widget": {}}, []v1alpha1.ClusterTarget{target("a", "Widget"), target("b", "Broken"), target("c", "Unknown"), hidden})
+	if len(kinds) != 1 || kinds["a"].Name != "Widget" || kinds["a"].Schema == nil {
+		t.Errorf("got %v", kinds)
+	}
+	if err == nil || err.Error() != "cannot read the schemas of all kinds: Broken: example.com/v1 cannot be read" {
+		t.Errorf("got %v", err)
+	}
+}
