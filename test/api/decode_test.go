@@ -48,6 +48,7 @@ const (
 	fullCommon = `
 lifecycle: Once
 mode: DryRun
+validation: Warn
 suspend: true
 schedule: "@daily"
 timeZone: UTC
@@ -134,7 +135,8 @@ description: a
 parameters:
 - {name: a, type: string, default: a, enum: [a], description: a}
 - {name: b, type: int, default: 1}
-template:`
+template:
+  validation: Ignore`
 	fullStatus = `
 observedGeneration: 1
 conditions: [{type: Ready, status: "True", reason: Valid, message: a, observedGeneration: 1, lastTransitionTime: "2026-01-02T03:04:05Z"}]

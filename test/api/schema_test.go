@@ -101,6 +101,7 @@ func TestRefused(t *testing.T) {
 		"PeriodNegative":  {`{retry: {period: -5h}, helm: {release: a}}`, []string{"spec.retry.period: Invalid value: \"-5h\""}},
 		"TimeoutForm":     {`{helm: {release: a, timeout: 5 m}}`, []string{"spec.helm.timeout: Invalid value: \"5 m\""}},
 		"Lifecycle":       {`{lifecycle: Twice, helm: {release: a}}`, []string{"spec.lifecycle: Unsupported value: \"Twice\": supported values: \"Once\", \"Recurring\""}},
+		"Validation":      {`{validation: strict, helm: {release: a}}`, []string{"spec.validation: Unsupported value: \"strict\": supported values: \"Strict\", \"Warn\", \"Ignore\""}},
 		"Mode":            {`{mode: dryrun, helm: {release: a}}`, []string{"spec.mode: Unsupported value: \"dryrun\": supported values: \"Enforce\", \"DryRun\""}},
 		"ParametersList":  {`{parameters: [a], helm: {release: a}}`, []string{"spec.parameters: Invalid value: \"array\""}},
 		"SinkScheme":      {`{cloudEventSink: my-sink, helm: {release: a}}`, []string{"spec.cloudEventSink: Invalid value:", "must be a URL that starts with http:// or https://"}},
