@@ -47,6 +47,7 @@ type recurrence struct{ pass *pass }
 // doBatches does one batch after the other until nothing is left to do, or until its time is over. It returns the decision to
 // report.
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
+	r.pass.mem.Idle.KeepUsed(d.ListIdle(), r.pass.r.clock.Now())
 	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
 	w := &batches{pass: r.pass, touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
@@ -265,6 +266,11 @@ func (b *batch) postponeUnconfirmed(first, last, agreed plan.Plan, now time.Time
 	for _, item := range last.Deferred {
 		delete(left, item)
 	}
+	for i := range last.Idle {
+		for _, key := range last.Idle[i].Keys {
+			delete(left, plan.ItemKey{Rule: last.Idle[i].ID.Rule, Key: key})
+		}
+	}
 	if len(left) == 0 {
 		return false
 	}
@@ -368,7 +374,7 @@ func (b *batch) makeReady(ctx context.Context) error {
 	}
 }
 
-// carrySteps carries out confirmed steps. acted reports whether anything was changed.
+// carrySteps carries out confirmed steps. acted reports whether anything was changed, or was found to be no change.
 func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
 	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
 	for i := range first.Steps {
@@ -384,7 +390,7 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 	if b.executor.unsent && len(b.executor.acted) == 0 {
 		return false, cleanerstore.ErrOutdated
 	}
-	return slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsChange() }), nil
+	return b.executor.learned || slices.ContainsFunc(b.executor.acted, func(s plan.Step) bool { return s.IsChange() }), nil
 }
 
 // decideAfter decides again after a batch that has changed something.

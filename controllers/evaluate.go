@@ -205,6 +205,7 @@ func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Sna
 		Holds:       e.pass.mem.Holds,
 		Done:        e.pass.mem.Done,
 		Backoff:     e.pass.mem.Backoff,
+		Idle:        e.pass.mem.Idle,
 		Recreations: e.pass.mem.Recreations,
 		Room:        e.findRoom(),
 		Memory:      e.pass.share,

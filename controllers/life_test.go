@@ -291,13 +291,17 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			},
 		},
 		"PatchesForNothing": {
-			reason: "a patch that changes nothing, and is asked for all the same, waits longer each time", actions: []v1alpha1.RuleAction{{
+			reason: "a patch that changes nothing is sent once for each version of its object, less and less often, and counts for nothing", actions: []v1alpha1.RuleAction{{
 				Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"status": {"phase": "Succeeded"}}`},
 			}}, steps: []step{
-				{nothing, `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{after(time.Second), `again in 2s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
-				{after(time.Second), `again in 1s; left a, b, c; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
-				{after(time.Second), `again in 4s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 6 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent patch a, patch c; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{all(after(time.Minute), putting("a", "Succeeded")), `again in 1h0m0s; sent patch a; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{all(after(time.Second), putting("a", "Succeeded")), `again in 1s; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{after(time.Second), `again in 1h0m0s; sent patch a; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{after(time.Hour), `again in 1h0m0s; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{all(after(time.Minute), func(r *rig) { r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].Reason = `"another"` }) }), `again in 1h0m0s; sent patch a, patch c; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
 		"PatchesAndDeletes": {

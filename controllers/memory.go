@@ -173,6 +173,7 @@ func (m *memory) forgetOld(l *v1alpha1.Limits, now time.Time) {
 	m.Backoff.DropExpired(now)
 	m.Recreations.DropExpired(now)
 	m.Patches.DropExpired(now)
+	m.Idle.DropExpired(now)
 	if limit := actuate.NewRateLimiter(perSecond); m.pace == nil || m.pace.Limit() != limit.Limit() {
 		m.pace = limit
 	}

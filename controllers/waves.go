@@ -46,6 +46,8 @@ type executor struct {
 	// only.
 	answers map[types.UID]*life.RowAnswer
 	partly  map[types.UID]bool
+	// learned says that patches have changed nothing, so that the next decision wants them no longer.
+	learned bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
 	unsent bool
 }
@@ -186,6 +188,10 @@ func (b *executor) namedVersion(s *plan.Step) string {
 // recordOutcome records the outcome of a step, and reports whether it succeeded.
 func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	now, uid := b.pass.r.clock.Now(), s.Object.UID
+	if b.isIdle(s, out) {
+		b.recordIdle(s, out, now)
+		return true
+	}
 	b.pass.journal.TellOutcome(s, out.Answer, b.decidedAt())
 	switch out.Kind {
 	case life.AnswerUnsent:
@@ -230,11 +236,8 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 		a.Did = v1alpha1.OutcomeGone
 	}
 	a.Left, a.Gone, a.Failed, a.RetryAfter, a.Lost = out.Version, out.Gone, "", 0, false
-	if b.run == nil && s.Verb == plan.VerbPatch && out.Version != "" && out.Version == b.namedVersion(s) { // longer each time
-		b.pass.mem.Backoff.RecordFailure(uid, "its patch changes nothing: let when exclude objects that are already patched", now)
-	} else {
-		b.pass.mem.Backoff.ForgetObject(uid)
-	}
+	b.pass.mem.Backoff.ForgetObject(uid)
+	b.pass.mem.Idle.NoteChange(s.IdleID())
 	b.pass.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
 	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.pass.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
@@ -244,6 +247,25 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 		b.noteAction(s, now)
 	}
 	b.versions[uid] = out.Version
+}
+
+// isIdle says that a patch has changed nothing: it is no action, and is not sent again until its object or the rule changes. A run counts what
+// became of its objects, and ends.
+func (b *executor) isIdle(s *plan.Step, out actuate.Outcome) bool {
+	return b.run == nil && s.Verb == plan.VerbPatch && out.Kind == life.AnswerDone && out.Version != "" && out.Version == b.namedVersion(s)
+}
+
+// recordIdle records that a patch has changed nothing.
+func (b *executor) recordIdle(s *plan.Step, out actuate.Outcome, now time.Time) {
+	uid := s.Object.UID
+	if a := b.answerOf(uid); a.Did == "" {
+		a.Cut = true // there is nothing to count
+	}
+	b.learned = true
+	b.pass.journal.TellIdle(s)
+	b.pass.mem.Backoff.ForgetObject(uid)
+	b.pass.mem.Idle.NoteIdle(s.IdleID(), out.Version, s.Patch.Sum(), now)
+	b.pass.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 }
 
 // answerOf is what has come so far of the steps on an object.

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
@@ -74,6 +75,8 @@ type Input struct {
 	Done limits.Done
 	// Backoff is which objects wait after failures.
 	Backoff backoff.Failures
+	// Idle are the patches that have changed nothing. They are not wanted again, and nothing is reserved for them.
+	Idle idlepatches.Patches
 	// Recreations is what was deleted, and made anew by somebody.
 	Recreations backoff.Recreations
 	// Room is for how much there is room in memory between decisions; nil where nobody shares it.
@@ -146,6 +149,8 @@ type Plan struct {
 	Deferred    []ItemKey
 	DeferReason string
 	DeferDetail string
+	// Idle are the patches that are left out because they would change nothing.
+	Idle []IdleStep
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be carried out.
 	Confirm []Read
 	// Holds is input to the next ComputePlan.
@@ -357,7 +362,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	}
 	if over != "" {
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }
@@ -457,7 +462,7 @@ func (in *Input) judgePlan(p Plan) Plan {
 		return p.blockFor(v1alpha1.ReasonProtected, fmt.Sprintf("All objects to act on are protected; the first is %s: %s.",
 			p.Withheld[0].Object, p.Withheld[0].Because))
 	case !something && !once:
-		return p.waitFor(v1alpha1.ReasonNothingToDo, "Nothing to clean up.")
+		return p.waitFor(v1alpha1.ReasonNothingToDo, "Nothing to clean up."+p.describeIdle())
 	}
 	return p
 }
@@ -477,6 +482,22 @@ func (p *Plan) FindTrouble() (reason, message string) {
 		return v1alpha1.ReasonEvaluationFailed, "The Cleaner takes no action because of an error: " + DescribeItemError(&p.Errors[0])
 	default:
 		return "", ""
+	}
+}
+
+// describeIdle says that patches would change nothing; empty if there are none.
+func (p *Plan) describeIdle() string {
+	objects := map[types.UID]bool{}
+	for _, id := range p.ListIdle() {
+		objects[id.UID] = true
+	}
+	switch n := len(objects); n {
+	case 0:
+		return ""
+	case 1:
+		return " A patch is not sent because it would change nothing: let when exclude the object that is already patched."
+	default:
+		return fmt.Sprintf(" Patches of %d objects are not sent because they would change nothing: let when exclude objects that are already patched.", n)
 	}
 }
 

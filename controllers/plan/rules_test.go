@@ -21,8 +21,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
+	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
 var (
@@ -203,6 +205,14 @@ func TestRules(t *testing.T) {
 	keep := func(n int) *intstr.IntOrString { return new(intstr.FromInt32(int32(n))) }
 	keepCEL := func(s string) *intstr.IntOrString { return new(intstr.FromString(s)) }
 	byAge := []v1alpha1.OrderBy{{Expression: "item.spec.age"}}
+	label := `{"metadata": {"labels": {"a": "b"}}}`
+	doing := func(name string, actions ...v1alpha1.RuleAction) v1alpha1.Rule {
+		return rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.Actions = name, `item.metadata.name != "z"`, actions })
+	}
+	idle := func(in *Input, _ *v1alpha1.Work) { // the label is there
+		in.Idle = idlepatches.Patches{}
+		in.Idle.NoteIdle(idlepatches.ID{UID: "uid-a", Rule: "r"}, "7", (&Patch{Type: v1alpha1.PatchMerge, Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}).Sum(), in.Now)
+	}
 
 	cases := map[string]struct {
 		reason string
@@ -846,6 +856,52 @@ func TestRules(t *testing.T) {
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
 			want: act("r delete b"),
+		},
+		"IdlePatch": {
+			reason: "a patch that has changed nothing is not sent to the same version again, and leaves the object to later rules",
+			rules:  []v1alpha1.Rule{doing("r", patches(label)), doing("later", deletes())},
+			pods:   []Object{p("a"), p("b")},
+			change: idle,
+			want:   act(`r patch b {"metadata":{"labels":{"a":"b"}}}`, "later delete a"),
+		},
+		"OnlyIdlePatches": {
+			reason: "and there is nothing to do, if there is nothing else",
+			rules:  []v1alpha1.Rule{doing("r", patches(label))},
+			pods:   []Object{p("a")},
+			change: idle,
+			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo},
+		},
+		"IdlePatchBeforeAnother": {
+			reason: "what comes after a patch waits for it, whatever it changes",
+			rules:  []v1alpha1.Rule{doing("r", patches(label), deletes())},
+			pods:   []Object{p("a")},
+			change: idle,
+			want:   act(`r patch a {"metadata":{"labels":{"a":"b"}}}`, "r delete a after [0]"),
+		},
+		"OneOfTwoPatchesIsIdle": {
+			reason: "all patches of an item are sent while one of them is of use",
+			rules:  []v1alpha1.Rule{doing("r", patches(label), patches(`{"metadata": {"labels": {"c": "d"}}}`))},
+			pods:   []Object{p("a")},
+			change: idle,
+			want:   act(`r patch a {"metadata":{"labels":{"a":"b"}}}`, `r patch a {"metadata":{"labels":{"c":"d"}}} after [0]`),
+		},
+		"IdlePatchAndReport": {
+			reason: "a report is made all the same",
+			rules:  []v1alpha1.Rule{doing("r", patches(label), v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})},
+			pods:   []Object{p("a")},
+			change: idle,
+			want:   act("r report a"),
+		},
+		"IdlePatchOfAnotherVersion": {
+			reason: "an object that has changed meanwhile waits, but not for long",
+			rules:  []v1alpha1.Rule{doing("r", patches(label))},
+			pods:   []Object{p("a"), p("b")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Idle = idlepatches.Patches{}
+				in.Idle.NoteIdle(idlepatches.ID{UID: "uid-a", Rule: "r"}, "older", stringhash.SumOf("another"), in.Now)
+				in.Idle.NoteIdle(idlepatches.ID{UID: "uid-b", Rule: "r"}, "older", stringhash.SumOf("another"), in.Now.Add(-time.Minute))
+			},
+			want: act(`r patch b {"metadata":{"labels":{"a":"b"}}}`),
 		},
 		"OnlyBackoff": {
 			reason: "and is what is said, where there is nothing else",

@@ -16,7 +16,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/ownerpatches"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
@@ -78,6 +80,11 @@ type Patch struct {
 	Force bool
 	// Body is the patch as JSON, without the resourceVersion: equal patches are equal bytes.
 	Body []byte
+}
+
+// Sum stands for what the patch asks for.
+func (p *Patch) Sum() stringhash.Sum {
+	return stringhash.SumOf(fmt.Sprintf("%s %s %t %s", p.Type, p.Subresource, p.Force, p.Body))
 }
 
 // IsChange says that the step changes something: all but reports do.
@@ -241,7 +248,7 @@ type folding struct{ *deciding }
 // of which nothing is done then.
 func (r folding) foldActions() {
 	folds := r.groupActions()
-	for !r.makePatches(folds) && r.chargeBytes("actions", len(r.acting)) { // each time for fewer items
+	for (!r.makePatches(folds) || r.leaveOutIdle(folds)) && r.chargeBytes("actions", len(r.acting)) { // each time for fewer items
 		r.acting = slices.DeleteFunc(r.acting, func(a *acting) bool { return a.failed })
 		folds = r.groupActions()
 	}
@@ -357,6 +364,85 @@ func (r folding) makePatches(folds []*fold) bool {
 		}
 	}
 	return ok
+}
+
+// IdleStep is a patch that is left out because it would change nothing, as far as is known.
+type IdleStep struct {
+	ID   idlepatches.ID
+	Keys []string // of the items
+}
+
+// IdleID tells the patch of a step from others.
+func (s *Step) IdleID() idlepatches.ID {
+	return idlepatches.ID{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
+}
+
+// ListIdle are the patches that are left out because they would change nothing.
+func (p *Plan) ListIdle() []idlepatches.ID {
+	out := make([]idlepatches.ID, len(p.Idle))
+	for i := range p.Idle {
+		out[i] = p.Idle[i].ID
+	}
+	return out
+}
+
+// leaveOutIdle leaves out the patches that would change nothing, or that have to wait since the last one of their action has changed nothing:
+// those of items that want no other change. Their reports stay. It says whether there were any; then the others are folded again.
+func (r folding) leaveOutIdle(folds []*fold) (some bool) {
+	idle := r.findIdle(folds)
+	for _, f := range folds {
+		until, is := idle[f]
+		if !is {
+			continue
+		}
+		some = true
+		s := r.makeStep(f.action, f.object)
+		s.Keys = f.itemKeys()
+		r.p.Idle = append(r.p.Idle, IdleStep{s.IdleID(), s.Keys})
+		if !until.IsZero() {
+			r.p.Deferred = append(r.p.Deferred, s.ListItems()...)
+			r.p.Next = monotime.ChooseEarlier(r.p.Next, until)
+		}
+		for _, a := range f.items {
+			a.actions = slices.DeleteFunc(slices.Clone(a.actions), func(d itemAction) bool { return d.action == f.action })
+			a.failed = len(a.actions) == 0
+		}
+	}
+	return some
+}
+
+// findIdle are the patches that leaveOutIdle leaves out, and until when they have to wait; zero for what would change nothing. An item whose
+// other changes are carried out keeps its patches: what comes after them waits for them.
+func (r folding) findIdle(folds []*fold) map[*fold]time.Time {
+	idle, changes := map[*fold]time.Time{}, map[*acting][]*fold{}
+	for _, f := range folds {
+		if !r.claimsObject(f.itemAction) {
+			continue
+		}
+		for _, a := range f.items {
+			changes[a] = append(changes[a], f)
+		}
+		if r.rule.Actions[f.action].Patch == nil || len(r.in.Idle) == 0 {
+			continue
+		}
+		s := r.makeStep(f.action, f.object)
+		s.Patch.Body = f.patch
+		if is, until := r.in.Idle.IsIdle(s.IdleID(), f.object.ResourceVersion, s.Patch.Sum(), r.in.Now); is || !until.IsZero() {
+			idle[f] = until
+		}
+	}
+	for some := true; some; {
+		some = false
+		for f := range idle {
+			if slices.ContainsFunc(f.items, func(a *acting) bool {
+				return slices.ContainsFunc(changes[a], func(other *fold) bool { _, is := idle[other]; return !is })
+			}) {
+				delete(idle, f)
+				some = true
+			}
+		}
+	}
+	return idle
 }
 
 // keepPatch remembers the patch of one item alone for when the others are folded anew.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -82,6 +83,45 @@ func TestWhatIsRefusedIsSaidFirst(t *testing.T) {
 	}
 	g.set(allow)
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonEvaluationFailed)
+}
+
+// A patch that changes nothing is sent once for each version of its object, and counts for nothing.
+func TestAPatchThatChangesNothingIsSentOnce(t *testing.T) {
+	l := parallel(t)
+	same := l.configMap("same", map[string]string{"app": "shop"}, map[string]string{"n": "1"})
+	l.labelled(map[string]string{"n": "2"}, "other")
+	l.apply(cleanerYAML("c", stays("", "\n  limits: {maxActions: 2}"+shopMaps+`
+  rules:
+  - name: all
+    forEach: maps.items
+    when: item.data.n != "3"
+    actions:
+    - patch: {type: Merge, expression: '{"data": {"n": "1"}}'}`)))
+	patches := func(name string, want int) {
+		t.Helper()
+		l.eventually(fmt.Sprintf("%s is patched %d times", name, want), func() string {
+			if n := len(l.trail.attempts(name, "patch")); n != want {
+				return fmt.Sprintf("it was %d times", n)
+			}
+			return ""
+		})
+	}
+	patches("same", 1)
+	patches("other", 2) // the second time it is known by the version that the first one made
+	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "would change nothing") {
+		t.Errorf("the message does not say what is left out: %q", got)
+	}
+	if got := c.Status.Counters; got == nil || got.Acted != 1 || got.Failed != 0 {
+		t.Errorf("the counters are %+v", got)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"by": "somebody"}}}`))
+	if err := l.Patch(l.ctx, same, patch); err != nil {
+		t.Fatal(err)
+	}
+	patches("same", 2)
+	l.bystander()
+	patches("other", 2)
 }
 
 // A deletion that is refused is tried again, and the patch before it is not: unless somebody else has changed the object.

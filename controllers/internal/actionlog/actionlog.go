@@ -271,25 +271,36 @@ func (p *Journal) TellLoop(s *plan.Step) {
 		s.Rule, s.Object.Ref.NameFor(p.of.Draft.GetNamespace()), w.result)
 }
 
+// rememberStep adds what came of a step to the actions that the status shows.
+func (p *Journal) rememberStep(s *plan.Step, result string) {
+	p.RememberActions(v1alpha1.Action{
+		Object: s.Shown(p.of.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+		Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
+	})
+}
+
+// rememberNews is rememberStep, unless the status shows that already.
+func (p *Journal) rememberNews(s *plan.Step, result string) {
+	if !slices.ContainsFunc(p.latestActions(), func(l v1alpha1.Action) bool {
+		return l.UID == string(s.Object.UID) && l.Rule == s.Rule && l.Action == string(s.Verb) && l.Result == sanitize.CleanText(result)
+	}) {
+		p.rememberStep(s, result)
+	}
+}
+
+// TellIdle says once that a patch changes nothing. It counts for nothing.
+func (p *Journal) TellIdle(s *plan.Step) {
+	p.rememberNews(s, "changes nothing, and is not sent again until the object or the rule changes")
+}
+
 // TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
 func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
-	action := func(result string) {
-		p.RememberActions(v1alpha1.Action{
-			Object: s.Shown(p.of.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
-			Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
-		})
-	}
+	action := func(result string) { p.rememberStep(s, result) }
 	did := wordsOf(s.Verb).result
 	if s.Reason != "" {
 		did += ": " + s.Reason
 	}
-	again := func() { // a refusal that is said already is no news
-		if !slices.ContainsFunc(p.latestActions(), func(l v1alpha1.Action) bool {
-			return l.UID == string(s.Object.UID) && l.Action == string(s.Verb) && l.Result == sanitize.CleanText(a.Why)
-		}) {
-			action(a.Why)
-		}
-	}
+	again := func() { p.rememberNews(s, a.Why) }
 	result := "unsent"
 	switch a.Kind {
 	case life.AnswerDone:

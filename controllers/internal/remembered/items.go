@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
@@ -43,6 +44,8 @@ type Items struct {
 	Done limits.Done
 	// Patches need not be made again.
 	Patches patched.Patches
+	// Idle are the patches that have changed nothing.
+	Idle idlepatches.Patches
 	// Told are the items of which a report was made.
 	Told reportdedup.Reports
 	// Results are for which items `when` was false in the evaluation of a version of the Cleaner.
@@ -55,7 +58,7 @@ type Items struct {
 // NewItems makes an empty one.
 func NewItems() Items {
 	return Items{
-		Backoff: backoff.Failures{}, Recreations: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Lagging: life.Lagging{}, Patches: patched.Patches{}, Rehearsed: rehearsed.Items{},
+		Backoff: backoff.Failures{}, Recreations: backoff.Recreations{}, Unconfirmed: life.Unconfirmed{}, Overlay: life.Acted{}, Lagging: life.Lagging{}, Patches: patched.Patches{}, Idle: idlepatches.Patches{}, Rehearsed: rehearsed.Items{},
 	}
 }
 
@@ -68,14 +71,14 @@ func (m *Items) CountBytes() int64 {
 	for place := range m.Recreations {
 		n += remadeBytes + int64(len(place.Namespace)+len(place.Name))
 	}
-	return n + m.Patches.CountBytes()
+	return n + m.Patches.CountBytes() + m.Idle.CountBytes()
 }
 
 // FitInto forgets, if there is not enough room, first what costs only time, then what costs requests and repeated reports, and then all. Evaluated is when the Cleaner was
 // evaluated last.
 func (m *Items) FitInto(room int64, evaluated time.Time) {
 	for _, forget := range []func(){
-		func() { m.ForgetResults() }, func() { clear(m.Patches) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
+		func() { m.ForgetResults() }, func() { clear(m.Patches) }, func() { clear(m.Idle) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
 		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
 	} {
 		if m.CountBytes() <= room {
@@ -89,7 +92,8 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done, m.Lagging, m.Results = nil, m.Done.ForgetActions(), life.Lagging{}, nil
-	m.Patches, m.Rehearsed, m.Unconfirmed, m.Backoff, m.Recreations = patched.Patches{}, rehearsed.Items{}, life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
+	m.Patches, m.Idle, m.Rehearsed = patched.Patches{}, idlepatches.Patches{}, rehearsed.Items{}
+	m.Unconfirmed, m.Backoff, m.Recreations = life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetComparisons()
 }
@@ -100,6 +104,7 @@ func (m *Items) AskAgain() {
 	clear(m.Recreations)
 	clear(m.Unconfirmed)
 	clear(m.Patches)
+	clear(m.Idle)
 	clear(m.Rehearsed)
 	m.Results = nil
 }

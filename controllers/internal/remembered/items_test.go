@@ -34,6 +34,7 @@ func full() *Items {
 	m.Lagging.NoteLag(&step, "8", epoch, "7")
 	m.Done = limits.Done{{At: epoch, UID: "uid-a"}}
 	m.Patches.NotePatch(&step, "7", "8", epoch)
+	m.Idle.NoteIdle(step.IdleID(), "7", step.Patch.Sum(), epoch)
 	m.Told.GrowBy(1 << 20)
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
 	m.Rehearsed[item.Sum()] = 1
@@ -53,7 +54,7 @@ func (m *Items) kinds() map[string]int {
 	}
 	return map[string]int{
 		"holds": int(m.Holds.Bytes()), "backoff": len(m.Backoff), "remade": len(m.Recreations), "unconfirmed": len(m.Unconfirmed), "awaited": int(m.Awaited.CountBytes()), "lagging": len(m.Lagging),
-		"patches": int(m.Patches.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed), "results": int(m.Results.CountBytes()),
+		"patches": int(m.Patches.CountBytes()), "idle": int(m.Idle.CountBytes()), "told": told, "rehearsed": len(m.Rehearsed), "results": int(m.Results.CountBytes()),
 	}
 }
 
@@ -86,7 +87,7 @@ func TestForget(t *testing.T) {
 
 // First that is forgotten which costs least: each byte less of room takes another kind.
 func TestFitInto(t *testing.T) {
-	order := []string{"results", "patches", "rehearsed", "unconfirmed", "awaited", "told"}
+	order := []string{"results", "patches", "idle", "rehearsed", "unconfirmed", "awaited", "told"}
 	m := full()
 	for i, kind := range order {
 		m.FitInto(m.CountBytes()-1, epoch)

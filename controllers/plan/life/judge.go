@@ -69,7 +69,7 @@ func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) 
 			j.at[row.UID] = i
 		}
 	}
-	j.OpenRun, j.Backoff, j.Recreations = true, nil, nil // each row has a back-off of its own
+	j.OpenRun, j.Backoff, j.Idle, j.Recreations = true, nil, nil, nil // each row has a back-off of its own
 	j.Protection = in.Protection.ForSpec(in.Spec)
 	j.Snapshot = j.restoreSnapshot()
 	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[plan.Read]string{}, math.MaxInt
