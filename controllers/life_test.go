@@ -290,6 +290,18 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{after(time.Second / 2), `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
 			},
 		},
+		"RefusedAndAskedAgain": {
+			reason: "an edit, a resume and a request each end the wait after a refusal", steps: []step{
+				{refusing(forbidden), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
+				{after(time.Second), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
+				{after(2 * time.Second), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
+				{all(after(time.Second), editing(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].Reason = `"another"` })), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 8 failed`},
+				{all(after(time.Second), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })), `again in 1h0m0s; left a, b, c; Ready True Suspended; resolved 3; counted 0 acted, 8 failed`},
+				{all(after(time.Second), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false })), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 10 failed`},
+				{after(time.Second), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 10 failed`},
+				{all(after(time.Second), refusing(nil), asking("1")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (another); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; requested 1; counted 2 acted, 12 failed`},
+			},
+		},
 		"PatchesForNothing": {
 			reason: "a patch that changes nothing is sent once for each version of its object, less and less often, and counts for nothing", actions: []v1alpha1.RuleAction{{
 				Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"status": {"phase": "Succeeded"}}`},

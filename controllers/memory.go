@@ -212,12 +212,13 @@ func (m *memory) forgetUnconfirmed() {
 }
 
 // resumeReads lets live reads begin at once, because the author has asked for it: by an edit, of a template too, or by the
-// annotation.
+// annotation. Refused requests are tried again at once, too.
 func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	asked := version + " " + sanitize.CleanText(c.GetAnnotations()[v1alpha1.AnnotationRequestedAt])
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.afterPartial = time.Time{}, 0, 0
 		m.AskAgain()
+		m.run.EndWaits()
 	}
 	m.asked = asked
 }

@@ -101,6 +101,7 @@ func (m *Items) Forget(evaluated time.Time) {
 // AskAgain forgets what keeps something from being tried again: its author asks for it.
 func (m *Items) AskAgain() {
 	m.Awaited = life.Awaited{}
+	clear(m.Backoff)
 	clear(m.Recreations)
 	clear(m.Unconfirmed)
 	clear(m.Patches)

@@ -113,7 +113,7 @@ func TestAskAgain(t *testing.T) {
 	m := full()
 	m.AskAgain()
 	for kind, n := range m.kinds() {
-		stays := kind == "holds" || kind == "lagging" || kind == "backoff" || kind == "told"
+		stays := kind == "holds" || kind == "lagging" || kind == "told"
 		if (n > 0) != stays {
 			t.Errorf("%s is remembered: %t", kind, n > 0)
 		}

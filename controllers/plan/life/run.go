@@ -250,6 +250,14 @@ func (m *Memory) NewPass() {
 	m.RowsRead = false
 }
 
+// EndWaits has all that failed tried again now: the author asks for it.
+func (m *Memory) EndWaits() {
+	for i := range m.Rows {
+		m.Rows[i].Due, m.Rows[i].backoff = time.Time{}, 0
+	}
+	m.Due, m.Uninstall.backoff = time.Time{}, 0
+}
+
 // forgetRelease drops what was read of the release, and found out about it.
 func (u *Uninstall) forgetRelease() {
 	u.Release, u.ReviewedAt, u.Reviewed = nil, time.Time{}, nil

@@ -70,3 +70,24 @@ func TestAConfirmationDoesNotOutliveASleep(t *testing.T) {
 		t.Error("a confirmation of an hour ago serves")
 	}
 }
+
+// What failed is tried again when the author asks for it, and then waits as after a first failure.
+func TestEndWaits(t *testing.T) {
+	m := NewMemory(1, make([]plan.Seen, 2), born)
+	fail := func() (row, release time.Duration) {
+		m.RecordAnswer(1, RowAnswer{Failed: "not yet", RetryAfter: time.Minute}, born)
+		m.RecordFailure("not yet", born)
+		return m.Rows[1].backoff, m.Due.Sub(born)
+	}
+	firstRow, first := fail()
+	if row, release := fail(); row <= firstRow || release <= first {
+		t.Fatalf("after another failure they wait for %s and %s", row, release)
+	}
+	m.EndWaits()
+	if !m.Rows[1].Due.IsZero() || !m.Due.IsZero() || m.Rows[1].Failed == "" || m.Failed == "" {
+		t.Errorf("they wait until %s and %s, and say %q and %q", m.Rows[1].Due, m.Due, m.Rows[1].Failed, m.Failed)
+	}
+	if row, release := fail(); row != firstRow || release != first {
+		t.Errorf("the next time they wait for %s and %s, want %s and %s", row, release, firstRow, first)
+	}
+}
