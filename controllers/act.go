@@ -6,7 +6,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -71,10 +70,12 @@ func (c *committer) isPostponed(watched plan.Plan) bool {
 		return false
 	}
 	c.pass.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(watched))
-	if c.pass.mem.paused.Reason != v1alpha1.ReasonDryRun || len(c.pass.mem.Rehearsed) != len(watched.ListItems()) {
+	again := c.pass.mem.Rehearsed.NextAttempt()
+	due := !again.IsZero() && !c.pass.r.clock.Now().Before(again)
+	if due || c.pass.mem.paused.Reason != v1alpha1.ReasonDryRun || len(c.pass.mem.Rehearsed) != len(watched.ListItems()) {
 		return false
 	}
-	c.pass.mem.paused.Next, c.pass.mem.paused.NextCheck = watched.Next, watched.NextCheck
+	c.pass.mem.paused.Next, c.pass.mem.paused.NextCheck = monotime.ChooseEarlier(watched.Next, again), watched.NextCheck
 	return true
 }
 
@@ -111,9 +112,9 @@ func (c *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, all conditions are true, but reads from the API server have not confirmed that yet."
 		return c.pass.mem.postponeReads(live, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now), nil
 	case c.pass.isDryRun():
-		c.pass.mem.Rehearsed.ForgetOthers(rehearsed.MarkItems(agreed))
-		(&executor{pass: c.pass, in: in}).rehearseSteps(ctx, c.pass.mem.Rehearsed.LeaveOut(agreed).Steps)
-		maps.Copy(c.pass.mem.Rehearsed, rehearsed.MarkItems(agreed))
+		marks := rehearsed.MarkItems(agreed)
+		c.pass.mem.Rehearsed.ForgetOthers(marks)
+		(&executor{pass: c.pass, in: in}).rehearseSteps(ctx, c.pass.mem.Rehearsed.LeaveOut(agreed, now).Steps, marks)
 		c.pass.mem.paused = reportedPlan{c.pass.recurrence.describeRehearsal(agreed)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
 			c.pass.mem.postponeReads(c.pass.mem.paused.Plan, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now)

@@ -164,7 +164,7 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 	case err != nil, obstacle.Reason != "", len(todo.Steps) == 0:
 		return false, obstacle, err
 	case b.pass.isDryRun():
-		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps))
+		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps), b.marks)
 		return true, reportedPlan{}, nil
 	}
 	if todo, err = b.recordBatch(ctx, todo); err != nil {
@@ -494,7 +494,7 @@ func (r *recurrence) endTick(ctx context.Context, d plan.Plan) error {
 // leaveOutUnconfirmed is what a decision wants of items that need not wait for live reads to say the same.
 func (r *recurrence) leaveOutUnconfirmed(d plan.Plan) plan.Plan {
 	if r.pass.isDryRun() {
-		d = r.pass.mem.Rehearsed.LeaveOut(d)
+		d = r.pass.mem.Rehearsed.LeaveOut(d, r.pass.r.clock.Now())
 	}
 	if len(r.pass.mem.Unconfirmed) == 0 {
 		return d

@@ -342,7 +342,9 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: a.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
-				{all(refusing(forbidden), putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: a.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
+				{all(refusing(forbidden), putting("a", "Succeeded"), after(time.Minute)), `again in 1s; sent delete a dry run; left a, b, c; Evaluated True DryRun; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3`},
+				{after(time.Second), `again in 2s; sent delete a dry run; left a, b, c; Evaluated True DryRun; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3`},
+				{all(refusing(nil), after(2*time.Second)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: a.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
 		"ConfirmedAbsent": {

@@ -47,6 +47,8 @@ type rebuilt struct {
 	pauses
 	checks timergaps.Checks
 	remembered.Items
+	// refusal says what was refused last while mode is DryRun, and why.
+	refusal string
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended receives the end of an uninstall from the pool.

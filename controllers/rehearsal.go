@@ -13,9 +13,11 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // isDryRun says that nothing is done, and what would be is asked instead.
@@ -29,16 +31,15 @@ func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 			b.executor.recordOutcome(s, actuate.NewDone(""))
 		} else {
 			left = append(left, *s)
-			b.pass.mem.Rehearsed.AddStep(s, b.marks)
 		}
 	}
 	b.pass.journal.TellSteps(b.executor.acted)
 	return left
 }
 
-// rehearseSteps asks the API server about steps.
-func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
-	results := make([]string, len(steps))
+// rehearseSteps asks the API server about steps of items with these marks.
+func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step, marks rehearsed.Items) {
+	results, refusals := make([]string, len(steps)), make([]string, len(steps))
 	all := make([]*plan.Step, len(steps))
 	for i := range steps {
 		all[i] = &steps[i]
@@ -47,25 +48,38 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step) {
 		s := &steps[i]
 		results[i] = actionlog.DescribeDryRun(s.Verb)
 		if out := b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b}); out.Kind != life.AnswerDone {
+			refusals[i] = out.Why
 			results[i] = "would be refused: " + out.Why
 		}
 		if s.Reason != "" {
 			results[i] += ": " + s.Reason
 		}
 	})
+	for i := range steps {
+		b.pass.mem.Rehearsed.AddStep(&steps[i], marks)
+	}
+	var allowed []plan.Step
 	for i, result := range results {
 		s := &steps[i]
-		b.pass.journal.RememberActions(v1alpha1.Action{
-			Object: s.Shown(b.pass.store.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule,
-			Action: string(s.Verb) + " (dry run)", Time: actionlog.AtSecond(b.pass.r.clock), Result: sanitize.CleanText(result),
-		})
+		if refusals[i] != "" {
+			b.pass.mem.Rehearsed.NoteRefused(s, b.pass.r.clock.Now())
+			b.pass.mem.refusal = fmt.Sprintf("%s: %s", s.Object.NameFor(b.pass.store.Draft.GetNamespace()), sanitize.CleanText(refusals[i]))
+		}
+		a := b.pass.journal.NewAction(s, result)
+		a.Action += " (dry run)"
+		if refusals[i] == "" {
+			b.pass.journal.RememberActions(a)
+			allowed = append(allowed, *s)
+		} else {
+			b.pass.journal.RememberNews(a)
+		}
 	}
-	b.pass.journal.TellDryRun(steps)
+	b.pass.journal.TellDryRun(allowed)
 }
 
 // describeRehearsal returns what to report of a decision whose actions were rehearsed.
 func (r *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
-	objects := map[types.UID]bool{}
+	objects, refused := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		if !s.IsChange() {
@@ -74,8 +88,16 @@ func (r *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 		if slices.ContainsFunc(s.ListItems(), r.pass.mem.Rehearsed.HasItem) {
 			objects[s.Object.UID] = true
 		}
+		if slices.ContainsFunc(s.ListItems(), r.pass.mem.Rehearsed.IsRefused) {
+			refused[s.Object.UID] = true
+		}
 	}
-	d.Reason = v1alpha1.ReasonDryRun
-	d.Message = fmt.Sprintf("Mode is DryRun: %s would be acted on%s; nothing was changed.", sanitize.CountOf(len(objects), "object"), andRelease(d.Release))
+	d.Reason, d.Refused, d.Next = v1alpha1.ReasonDryRun, len(refused), monotime.ChooseEarlier(d.Next, r.pass.mem.Rehearsed.NextAttempt())
+	acted := fmt.Sprintf("%s would be acted on%s", sanitize.CountOf(len(objects)-len(refused), "object"), andRelease(d.Release))
+	if len(refused) == 0 {
+		d.Message = fmt.Sprintf("Mode is DryRun: %s; nothing was changed.", acted)
+	} else {
+		d.Message = fmt.Sprintf("Mode is DryRun: requests for %s would be refused, and %s; nothing was changed. %s", sanitize.CountOf(len(refused), "object"), acted, r.pass.mem.refusal)
+	}
 	return d
 }

@@ -5,9 +5,13 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -53,6 +57,45 @@ func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
 	r.clock.Step(time.Minute)
 	r.edit(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"} })
 	tells(all-1, all-1, all-1) // its author asks for it
+}
+
+// What would be refused is counted, is asked again until it would not be, and is shown once.
+func TestADryRunCountsRefusals(t *testing.T) {
+	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": done(deletes())} {
+		t.Run(name, func(t *testing.T) {
+			c.Spec.Mode = v1alpha1.ModeDryRun
+			r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
+			refusing(func(verb, name string) *apierrors.StatusError {
+				if name == "a" {
+					return forbidden(verb, name)
+				}
+				return nil
+			})(r)
+			for _, step := range []struct {
+				do    func(r *rig)
+				sent  []string
+				ready metav1.ConditionStatus
+				says  string
+			}{
+				{nothing, []string{"delete a dry run", "delete b dry run"}, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, and 1 object would be acted on; nothing was changed. a.pods/v1: "},
+				{after(time.Second), []string{"delete a dry run"}, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, "},
+				{after(time.Second), nil, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, "},
+				{all(after(time.Second), refusing(nil)), []string{"delete a dry run"}, metav1.ConditionTrue, "Mode is DryRun: 2 objects would be acted on; nothing was changed."},
+				{after(time.Hour), nil, metav1.ConditionTrue, "Mode is DryRun: 2 objects would be acted on; nothing was changed."},
+			} {
+				step.do(r)
+				r.pass()
+				same(t, "requests", step.sent, r.pods.took())
+				ready := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady)
+				if ready == nil || ready.Status != step.ready || !strings.HasPrefix(ready.Message, step.says) {
+					t.Errorf("ready is %+v, want %s, %q", ready, step.ready, step.says)
+				}
+			}
+			if got := r.did(); len(got) != 3 {
+				t.Errorf("the status shows %q", got)
+			}
+		})
+	}
 }
 
 // What a Cleaner that cleans once would do is read live and asked about once, and again when there is more.

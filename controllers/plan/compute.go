@@ -149,6 +149,8 @@ type Plan struct {
 	Deferred    []ItemKey
 	DeferReason string
 	DeferDetail string
+	// Refused is for how many objects requests would be refused, while mode is DryRun.
+	Refused int
 	// Idle are the patches that are left out because they would change nothing.
 	Idle []IdleStep
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be carried out.

@@ -271,36 +271,36 @@ func (p *Journal) TellLoop(s *plan.Step) {
 		s.Rule, s.Object.Ref.NameFor(p.of.Draft.GetNamespace()), w.result)
 }
 
-// rememberStep adds what came of a step to the actions that the status shows.
-func (p *Journal) rememberStep(s *plan.Step, result string) {
-	p.RememberActions(v1alpha1.Action{
+// NewAction says what came of a step.
+func (p *Journal) NewAction(s *plan.Step, result string) v1alpha1.Action {
+	return v1alpha1.Action{
 		Object: s.Shown(p.of.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
 		Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
-	})
+	}
 }
 
-// rememberNews is rememberStep, unless the status shows that already.
-func (p *Journal) rememberNews(s *plan.Step, result string) {
+// RememberNews adds an action to those that the status shows, unless it shows that already.
+func (p *Journal) RememberNews(a v1alpha1.Action) {
 	if !slices.ContainsFunc(p.latestActions(), func(l v1alpha1.Action) bool {
-		return l.UID == string(s.Object.UID) && l.Rule == s.Rule && l.Action == string(s.Verb) && l.Result == sanitize.CleanText(result)
+		return l.UID == a.UID && l.Rule == a.Rule && l.Action == a.Action && l.Result == a.Result
 	}) {
-		p.rememberStep(s, result)
+		p.RememberActions(a)
 	}
 }
 
 // TellIdle says once that a patch changes nothing. It counts for nothing.
 func (p *Journal) TellIdle(s *plan.Step) {
-	p.rememberNews(s, "changes nothing, and is not sent again until the object or the rule changes")
+	p.RememberNews(p.NewAction(s, "changes nothing, and is not sent again until the object or the rule changes"))
 }
 
 // TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
 func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
-	action := func(result string) { p.rememberStep(s, result) }
+	action := func(result string) { p.RememberActions(p.NewAction(s, result)) }
 	did := wordsOf(s.Verb).result
 	if s.Reason != "" {
 		did += ": " + s.Reason
 	}
-	again := func() { p.rememberNews(s, a.Why) }
+	again := func() { p.RememberNews(p.NewAction(s, a.Why)) } // a refusal that is said already is no news
 	result := "unsent"
 	switch a.Kind {
 	case life.AnswerDone:

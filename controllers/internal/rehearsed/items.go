@@ -9,17 +9,30 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
-// Items are items of rules, each with the mark of what is done for it.
-type Items map[stringhash.Sum]uint64
+// Items are items of rules, and what is known of each.
+type Items map[stringhash.Sum]Item
+
+// Item is what was asked about one item.
+type Item struct {
+	// mark stands for what is done for it.
+	mark uint64
+	// refused says that a request for it would be refused. Then it is asked again at until, and wait is how long that was after the last time.
+	refused bool
+	until   time.Time
+	wait    time.Duration
+}
 
 // itemBytes is about how much memory one of them takes.
-const itemBytes = 80
+const itemBytes = 120
 
 // MarkItems marks the items that a plan acts on: while an item has the same mark in a later plan, the same is done for it, to the same versions
 // of objects. A patch that stands for several items counts without its body, which another item may change.
@@ -37,7 +50,7 @@ func MarkItems(p plan.Plan) Items {
 		sum := stringhash.SumOf(text)
 		for _, item := range s.ListItems() {
 			key := item.Sum()
-			out[key] = out[key]*31 + binary.LittleEndian.Uint64(sum[:])
+			out[key] = Item{mark: out[key].mark*31 + binary.LittleEndian.Uint64(sum[:])}
 		}
 	}
 	return out
@@ -52,17 +65,48 @@ func (r Items) HasItem(item plan.ItemKey) bool {
 // AddStep adds the items of a step that was rehearsed, with their marks.
 func (r Items) AddStep(s *plan.Step, marks Items) {
 	for _, item := range s.ListItems() {
-		r[item.Sum()] = marks[item.Sum()]
+		key := item.Sum()
+		r[key] = Item{mark: marks[key].mark, wait: r[key].wait}
 	}
+}
+
+// NoteRefused records that a request for the items of a step would be refused. They are asked again, longer each time.
+func (r Items) NoteRefused(s *plan.Step, now time.Time) {
+	for _, item := range s.ListItems() {
+		e := r[item.Sum()]
+		if !e.refused { // one of its requests was
+			e.wait = backoff.DoubleWait(e.wait)
+			e.refused, e.until = true, now.Add(e.wait)
+		}
+		r[item.Sum()] = e
+	}
+}
+
+// IsRefused says that a request for an item would be refused.
+func (r Items) IsRefused(item plan.ItemKey) bool { return r[item.Sum()].refused }
+
+// NextAttempt is when the next refused item is asked again; zero if there is none.
+func (r Items) NextAttempt() (next time.Time) {
+	for _, e := range r {
+		if e.refused {
+			next = monotime.ChooseEarlier(next, e.until)
+		}
+	}
+	return next
 }
 
 // ForgetOthers drops the items for which something else, or nothing, would be done now.
 func (r Items) ForgetOthers(now Items) {
-	maps.DeleteFunc(r, func(item stringhash.Sum, mark uint64) bool { return now[item] != mark })
+	maps.DeleteFunc(r, func(item stringhash.Sum, e Item) bool { return now[item].mark != e.mark })
 }
 
-// LeaveOut is what a plan does for other items.
-func (r Items) LeaveOut(p plan.Plan) plan.Plan { return life.WithoutItems(p, r.HasItem) }
+// LeaveOut is what a plan does for other items, and for those that are asked again.
+func (r Items) LeaveOut(p plan.Plan, now time.Time) plan.Plan {
+	return life.WithoutItems(p, func(item plan.ItemKey) bool {
+		e, is := r[item.Sum()]
+		return is && !(e.refused && !now.Before(e.until))
+	})
+}
 
 // CountBytes is about how much memory they take.
 func (r Items) CountBytes() int64 { return itemBytes * int64(len(r)) }

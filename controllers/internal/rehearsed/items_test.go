@@ -5,6 +5,7 @@ package rehearsed
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,7 +26,7 @@ func TestMarkItems(t *testing.T) {
 		}
 		return s
 	}
-	mark := func(steps ...plan.Step) uint64 {
+	mark := func(steps ...plan.Step) Item {
 		return MarkItems(plan.Plan{Steps: steps})[plan.ItemKey{Rule: "r", Key: "k"}.Sum()]
 	}
 	same := mark(step())
@@ -81,7 +82,7 @@ func TestItems(t *testing.T) {
 	if n := done.CountBytes(); n != 2*itemBytes {
 		t.Errorf("they take %d bytes", n)
 	}
-	if left := done.LeaveOut(decision).Steps; len(left) != 1 || left[0].Object.Name != "b" || len(decision.Steps) != 2 {
+	if left := done.LeaveOut(decision, time.Time{}).Steps; len(left) != 1 || left[0].Object.Name != "b" || len(decision.Steps) != 2 {
 		t.Errorf("what was not rehearsed: %+v", left)
 	}
 	changed := step("a", "1")
@@ -92,5 +93,42 @@ func TestItems(t *testing.T) {
 	}
 	if done.ForgetOthers(Items{}); len(done) != 0 {
 		t.Errorf("of what is not wanted any more %v is remembered", done)
+	}
+}
+
+// What would be refused is asked again, longer each time, until something else would be done.
+func TestRefusedItems(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	steps := []plan.Step{
+		{Rule: "r", Keys: []string{"1"}, Object: pod("a"), Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte(`{}`)}},
+		{Rule: "r", Keys: []string{"1"}, Object: pod("a"), Verb: plan.VerbDelete},
+		{Rule: "r", Keys: []string{"2"}, Object: pod("b"), Verb: plan.VerbDelete},
+	}
+	decision := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: steps}
+	marks, done := MarkItems(decision), Items{}
+	refused, fine := plan.ItemKey{Rule: "r", Key: "1"}, plan.ItemKey{Rule: "r", Key: "2"}
+	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		for i := range steps {
+			done.AddStep(&steps[i], marks)
+		}
+		if done.IsRefused(refused) || !done.NextAttempt().IsZero() {
+			t.Error("what is asked again counts as refused before the answer")
+		}
+		done.NoteRefused(&steps[0], now)
+		done.NoteRefused(&steps[1], now)
+		if !done.IsRefused(refused) || done.IsRefused(fine) || !done.NextAttempt().Equal(now.Add(wait)) {
+			t.Errorf("it is refused: %t, and another one: %t; it is asked again at %s, want after %s", done.IsRefused(refused), done.IsRefused(fine), done.NextAttempt(), wait)
+		}
+		if left := done.LeaveOut(decision, now.Add(wait-1)).Steps; len(left) != 0 {
+			t.Errorf("%d steps are asked about again too early", len(left))
+		}
+		now = now.Add(wait)
+		if left := done.LeaveOut(decision, now).Steps; len(left) != 2 {
+			t.Errorf("%d steps are asked about again", len(left))
+		}
+	}
+	steps[0].Object.ResourceVersion = "8"
+	if done.ForgetOthers(MarkItems(decision)); done.IsRefused(refused) || !done.HasItem(fine) {
+		t.Errorf("after a change of the object: %v", done)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
@@ -37,7 +38,7 @@ func full() *Items {
 	m.Idle.NoteIdle(step.IdleID(), "7", step.Patch.Sum(), epoch)
 	m.Told.GrowBy(1 << 20)
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
-	m.Rehearsed[item.Sum()] = 1
+	m.Rehearsed[item.Sum()] = rehearsed.Item{}
 	decision := (&reuse.Results{}).BeginDecision(epoch, time.Hour, 1<<20)
 	rule := decision.BeginRule("r", reuse.Sum{}, 1)
 	rule.NoteFalse(1, time.Time{})

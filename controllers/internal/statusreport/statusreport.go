@@ -87,6 +87,9 @@ func (r Report) SetEvaluated(in plan.Input, d plan.Plan) {
 	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason):
 		r.setReady(metav1.ConditionFalse, reason, message)
 		r.setStalled(reason, message)
+	case d.Reason == v1alpha1.ReasonDryRun && d.Refused > 0:
+		r.setReady(metav1.ConditionFalse, v1alpha1.ReasonDeletionRefused, message)
+		r.setStalled(v1alpha1.ReasonDeletionRefused, message)
 	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, reason):
 		r.setReady(metav1.ConditionFalse, reason, message)
 		r.RemoveConditions(v1alpha1.ConditionStalled)
