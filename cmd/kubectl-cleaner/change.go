@@ -82,7 +82,7 @@ your rights, also if another user wrote the spec. So the command refuses to do t
 		Example: `  kubectl cleaner run preview -n default
   kubectl cleaner run clustercleaner/everywhere
   kubectl cleaner run preview -n default --become-author`,
-		Args:              validateArgs(cobra.ExactArgs(1)),
+		Args:              validateArgs(oneCleaner),
 		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.requestEvaluation(cmd.Context(), args[0], becomeAuthor)

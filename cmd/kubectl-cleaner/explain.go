@@ -35,7 +35,7 @@ it waits for, what it could not read or was not allowed to do, and its last acti
 does not evaluate the Cleaner; to evaluate it, use "plan".`,
 		Example: `  kubectl cleaner explain preview -n default
   kubectl cleaner explain clustercleaner/everywhere`,
-		Args:              validateArgs(cobra.ExactArgs(1)),
+		Args:              validateArgs(oneCleaner),
 		ValidArgsFunction: e.cluster.completeCleaner,
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args[0]) },
 	}

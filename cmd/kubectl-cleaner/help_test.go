@@ -94,6 +94,7 @@ func TestWhatFlagsMayBecome(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                       "explain\t",
 		"plan -o ":               "table\nyaml\njson\n:4",
+		"list -o ":               "table\nyaml\njson\n:4",
 		"version -o ":            "text\nyaml\njson\n:4",
 		"plan --color ":          "auto\nalways\nnever\n:4",
 		"plan -f ":               "yaml\nyml\njson\n:8",
@@ -114,4 +115,47 @@ func TestWhatFlagsMayBecome(t *testing.T) {
 			t.Errorf("%s completes any file as its argument", cmd.CommandPath())
 		}
 	})
+}
+
+// What is mistyped or missing on the command line is answered with what to write.
+func TestCommandLineMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"explian a":      `error: "explian" is not a command: did you mean explain?`,
+		"lsit":           `error: "lsit" is not a command: did you mean list?`,
+		"uninstall":      `error: "uninstall" is not a command` + "\n",
+		"explain":        "error: name a Cleaner, such as 'kubectl cleaner explain NAME -n NAMESPACE'",
+		"run":            "error: name a Cleaner, such as 'kubectl cleaner run NAME -n NAMESPACE' or 'kubectl cleaner run clustercleaner/NAME'; 'kubectl cleaner list -A' lists them",
+		"explain a b":    "accepts 1 arg(s), received 2",
+		"list -o wide":   "-o wide is not an output format: write table, yaml or json",
+		"list something": "unknown command",
+	} {
+		var out, errs strings.Builder
+		if code := run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), want) {
+			t.Errorf("%s: code %d, and it says %s%s", line, code, out.String(), errs.String())
+		}
+	}
+}
+
+// The help of a command shows its own flags, and the help of the program groups the commands and has the flags that all share.
+func TestHelpIsGrouped(t *testing.T) {
+	help := func(args ...string) string {
+		var out strings.Builder
+		run(t.Context(), clock.RealClock{}, append(args, "--help"), strings.NewReader(""), &out, io.Discard)
+		return out.String()
+	}
+	if got := help("suspend"); strings.Contains(got, "--certificate-authority") || !strings.Contains(got, "--selector") || !strings.Contains(got, `"kubectl cleaner --help" lists the flags that all commands share`) {
+		t.Errorf("the help of suspend is\n%s", got)
+	}
+	got := help()
+	if strings.Contains(got, "Additional Commands") || !strings.Contains(got, "--certificate-authority") {
+		t.Errorf("the help is\n%s", got)
+	}
+	at := 0
+	for _, g := range commandGroups() {
+		next := strings.Index(got, g.Title)
+		if next < at {
+			t.Errorf("%q is not where it belongs in\n%s", g.Title, got)
+		}
+		at = next
+	}
 }

@@ -221,7 +221,7 @@ func TestLive(t *testing.T) {
 	t.Run("Explain", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "explain", "preview"), "cleaner/preview has no status: the operator has not seen it yet, or is not running.")
-		status := `{"status": {"observedGeneration": 1, "nextScheduledEvaluation": "2026-01-01T01:00:00Z",
+		status := `{"status": {"observedGeneration": 1, "counters": {"acted": 5, "failed": 2}, "nextScheduledEvaluation": "2026-01-01T01:00:00Z",
 			"conditions": [
 				{"type": "Ready", "status": "True", "reason": "ConditionsNotMet", "message": "A condition is false.", "lastTransitionTime": "2026-01-01T00:00:00Z"},
 				{"type": "Delivered", "status": "False", "reason": "DeliveryFailed", "message": "No answer.", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
@@ -238,6 +238,19 @@ func TestLive(t *testing.T) {
 			"this status is for an earlier generation of the spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 items)",
 			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
+	})
+
+	t.Run("List", func(t *testing.T) {
+		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
+		s.wants(s.run(0, "list"), "NAME      READY   REASON             MODE      NEXT                   DONE   AGE\n", "preview   True    ConditionsNotMet   Enforce   2026-01-01T01:00:00Z   5      ")
+		s.wants(s.run(0, "list", "-A"), "NAMESPACE   NAME                        READY", "            clustercleaner/everywhere           ", "default     preview                     True    ConditionsNotMet")
+		s.wants(s.run(0, "list", "-n", "team"), "There are no Cleaners in namespace team.\n")
+		s.wants(s.run(0, "list", "-l", "team=web"), "There are no Cleaners in namespace default.\n")
+		if got := s.run(0, "list", "-n", "team", "-o", "json"); got != "{\n  \"kind\": \"CleanerList\",\n  \"items\": []\n}\n" {
+			t.Errorf("without Cleaners it prints %s", got)
+		}
+		s.wants(s.run(0, "list", "-A", "-o", "yaml"), "kind: CleanerList\n", "- created:", "  kind: ClusterCleaner\n", "  namespace: default\n", "  done: 5\n", "  failed: 2\n", "  reason: ConditionsNotMet\n", "  message: A condition is false.\n")
+		s.wants(s.run(1, "list", "-A", "--as", "nobody"), "cannot list ClusterCleaners: ", "cannot list Cleaners: ")
 	})
 
 	t.Run("Plugin", func(t *testing.T) { testPlugin(t, plane.KubectlPath(), s.kubeconfig) })

@@ -11,9 +11,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // schedules name time zones, and not every machine has them
 
@@ -122,9 +125,13 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl cleaner"},
-		Args:          validateArgs(cobra.NoArgs),
+		Args:          validateArgs(checkCommand),
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	for _, g := range commandGroups() {
+		root.AddGroup(&g.Group)
+	}
+	root.SetUsageTemplate(newUsageTemplate(root))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(t.terminal.out.NewHelpWriter())
 	root.SetErr(t.terminal.err.NewHelpWriter())
@@ -138,17 +145,76 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 		(&testCommand{terminal: t.terminal, clock: t.clock}).newCommand(),
 		(&validateCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		explainCommand{out: out, cluster: t.cluster}.newCommand(),
+		(&listCommand{out: out, cluster: t.cluster, clock: t.clock}).newCommand(),
 		change.newSuspendCommand(true), change.newSuspendCommand(false), change.newRunCommand(),
 		(&versionCommand{out: out, cluster: t.cluster}).newCommand(),
 		completionCommand{out: out}.newCommand(),
 	)
 	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
+		cmd.GroupID = groupOf(cmd.Name())
 		if cmd.Name() == "help" {
 			cmd.Example = "  kubectl cleaner help plan"
 		}
 	}
 	return root, flagCompletions{cluster: t.cluster}.registerAll(root)
+}
+
+// commandGroup is a part of the list of commands in the help.
+type commandGroup struct {
+	cobra.Group
+	names []string
+}
+
+// commandGroups are those of the help, in their order.
+func commandGroups() []commandGroup {
+	return []commandGroup{
+		{cobra.Group{ID: "write", Title: "Write Cleaners:"}, []string{"plan", "test", "validate"}},
+		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "list", "resume", "run", "suspend"}},
+		{cobra.Group{ID: "other", Title: "Other commands:"}, nil},
+	}
+}
+
+// groupOf is the group of a command.
+func groupOf(name string) string {
+	for _, g := range commandGroups() {
+		if slices.Contains(g.names, name) {
+			return g.ID
+		}
+	}
+	return "other"
+}
+
+// newUsageTemplate returns the template of help without the flags that all commands share: there are so many that they would hide those of the
+// command.
+func newUsageTemplate(root *cobra.Command) string {
+	begin, end := "{{if .HasAvailableInheritedFlags}}", "{{if .HasHelpSubCommands}}"
+	before, rest, _ := strings.Cut(root.UsageTemplate(), begin)
+	_, after, _ := strings.Cut(rest, end)
+	return before + begin + `
+
+"kubectl cleaner --help" lists the flags that all commands share, such as -n and --context.{{end}}` + end + after
+}
+
+// checkCommand refuses a command that does not exist, and says which may be meant.
+func checkCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	meant := ""
+	if names := cmd.SuggestionsFor(args[0]); len(names) > 0 {
+		meant = ": did you mean " + strings.Join(names, " or ") + "?"
+	}
+	return fmt.Errorf("%q is not a command%s", args[0], meant)
+}
+
+// oneCleaner wants the name of one Cleaner.
+func oneCleaner(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("name a Cleaner, such as 'kubectl cleaner %s NAME -n NAMESPACE' or 'kubectl cleaner %[1]s clustercleaner/NAME'; 'kubectl cleaner list -A' lists them", cmd.Name())
+	}
+	return cobra.ExactArgs(1)(cmd, args)
 }
 
 // validateArgs turns errors of a check of arguments into usage errors.

@@ -114,11 +114,11 @@ func TestCommands(t *testing.T) {
 		return string(out)
 	}
 	p := readPage(t, "docs/cli.md")
-	_, list, _ := strings.Cut(help(), "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
+	_, list, _ := strings.Cut(help(), "\nWrite Cleaners:\n")
+	list, _, _ = strings.Cut(list, "\nFlags:\n")
 	commands := 0
-	for line := range strings.Lines(list) {
-		command := strings.Fields(line)[0]
+	for _, m := range regexp.MustCompile(`(?m)^  ([a-z-]+) `).FindAllStringSubmatch(list, -1) {
+		command := m[1]
 		if command == "help" {
 			continue
 		}

@@ -8,11 +8,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/pmezard/go-difflib/difflib"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/protection"
@@ -141,8 +142,28 @@ func (e Case) comparePlan(p *plan.Plan, owner plan.Owner, at time.Time, update b
 	if err := yaml.Unmarshal(got, &right); err != nil {
 		return err
 	}
-	if diff := cmp.Diff(left, right); diff != "" {
-		return fmt.Errorf("the plan differs from %s (-expected, +planned):\n%s", path, diff)
+	if reflect.DeepEqual(left, right) {
+		return nil
 	}
-	return nil
+	diff, err := diffYAML(left, right)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the plan differs from %s (-expected, +planned):\n%s", path, diff)
+}
+
+// contextLines is how many equal lines a difference shows before and after lines that differ.
+const contextLines = 3
+
+// diffYAML returns the difference of two values as lines of YAML.
+func diffYAML(left, right any) (string, error) {
+	before, err := output.MarshalYAML(left)
+	if err != nil {
+		return "", err
+	}
+	after, err := output.MarshalYAML(right)
+	if err != nil {
+		return "", err
+	}
+	return difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(string(before)), B: difflib.SplitLines(string(after)), Context: contextLines})
 }
