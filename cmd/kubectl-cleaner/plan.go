@@ -57,7 +57,8 @@ func (p *planCommand) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE [--objects FILE|DIR ...]",
 		Short: "Show what a Cleaner would do now, and when it is evaluated next",
-		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when it is evaluated next. The command changes nothing.
+		Long: `Show what a Cleaner or a ClusterCleaner would do now, and when it is evaluated next; of a file with several, each. The
+command changes nothing.
 
 With --objects, it plans for a cluster that contains only the objects in these files, and contacts no real cluster.
 Such a cluster serves the built-in kinds, the kinds of its objects, and the kinds of the CustomResourceDefinitions
@@ -71,7 +72,7 @@ if the Cleaner has one.`,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "filename", "f", "", "file with the Cleaner or ClusterCleaner, and optionally templates; - is standard input")
+	flags.StringVarP(&f.file, "filename", "f", "", "file with Cleaners and ClusterCleaners, and optionally templates; - is standard input")
 	flags.StringArrayVar(&f.objects, "objects", nil, "file or folder with the objects of the cluster; may be repeated")
 	flags.StringVar(&f.at, "at", "", "time of the decision, such as 2026-01-01T00:00:00Z (default: now)")
 	flags.StringVar(&f.since, "since", "", "time at which the timers of 'for' started (default: the time of the decision)")
@@ -97,38 +98,74 @@ func (p *planCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c, err := p.loadCleaner(ctx)
+	cleaners, err := p.loadCleaners(ctx)
 	if err != nil {
 		return err
 	}
+	var views []*planView
+	var problem error
+	for _, c := range cleaners {
+		s := newInvalidView(c, m.At)
+		if c.IsInvalid() {
+			problem = errReported
+		} else if s, err = p.planOne(ctx, c, m); err != nil {
+			return err
+		}
+		if !c.IsInvalid() || f.output != output.Table {
+			views = append(views, s)
+		}
+	}
+	return errors.Join(printViews(p.terminal.out, f.output, views), problem)
+}
+
+// planOne plans a valid Cleaner.
+func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m planning.Times) (*planView, error) {
+	f := &p.flags
 	world, err := p.loadObjects(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: f.protectedNamespaces, AllowedKinds: f.allowedKinds}, Times: m}
 	if d.Release, err = p.readRelease(ctx, c, d.Protection); err != nil {
-		return err
+		return nil, err
 	}
 	computed := d.ComputePlan(ctx, world)
 	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings()}
 	if c.Work.Mode == v1alpha1.ModeDryRun && len(computed.Steps) > 0 {
-		s.modeNote = "Mode is DryRun: none of these steps would be carried out."
-		s.warnings = append(s.warnings, "spec.mode: "+s.modeNote)
+		s.addNote("spec.mode", "Mode is DryRun: none of these steps would be carried out.")
 	}
-	return s.print(p.terminal.out, f.output)
+	if due := planning.NextTick(c.Work, m.At); computed.Verdict == v1alpha1.VerdictAct && due.After(m.At) {
+		s.addNote("spec.schedule", "Not due before "+formatTime(due)+": the operator decides again then.")
+	}
+	return s, nil
 }
 
-// loadCleaner reads the Cleaner to plan, and prints its problems.
-func (p *planCommand) loadCleaner(ctx context.Context) (*manifests.Cleaner, error) {
-	f := &p.flags
+// loadCleaners reads the Cleaners to plan, and prints their problems.
+func (p *planCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner, error) {
 	l, documents, err := p.prepareLoader(ctx)
 	if err != nil {
 		return nil, err
 	}
-	own, err := manifests.SelectCleaner(f.file, documents)
+	own, err := manifests.SelectCleaners(p.flags.file, documents)
 	if err != nil {
 		return nil, err
 	}
+	var out []*manifests.Cleaner
+	for _, d := range own {
+		c := p.loadCleaner(ctx, l, d)
+		if !c.IsInvalid() {
+			if err := p.setDefaultNamespace(c); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// loadCleaner reads one Cleaner, and prints its problems.
+func (p *planCommand) loadCleaner(ctx context.Context, l *manifests.Loader, own *manifests.Document) *manifests.Cleaner {
+	f := &p.flags
 	c := l.LoadCleaner(ctx, own, nil)
 	if !c.IsInvalid() && len(f.objects) > 0 && c.Work.Helm != nil && c.Work.Helm.Delete {
 		left := own.NewProblem("spec.helm", "the plan does not include the uninstall, because releases can only be read from a cluster: omit --objects")
@@ -140,10 +177,7 @@ func (p *planCommand) loadCleaner(ctx context.Context) (*manifests.Cleaner, erro
 			p.terminal.printProblem(wrong)
 		}
 	}
-	if c.IsInvalid() {
-		return nil, errReported
-	}
-	return c, p.setDefaultNamespace(c)
+	return c
 }
 
 // setDefaultNamespace sets the namespace of -n or of the kubeconfig on a Cleaner whose file has none.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
@@ -21,16 +23,55 @@ type planView struct {
 	kind     string
 	at       time.Time
 	warnings []string
-	// modeNote says what the Cleaner's mode means for the plan; empty if it changes nothing.
-	modeNote string
+	// notes say what the Cleaner's mode and schedule mean for the plan.
+	notes []string
 }
 
-func (s *planView) print(out output.Screen, form string) error {
-	d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
-	if form != output.Table {
-		return out.WriteValue(form, d)
+// addNote adds what a field of the spec means for the plan.
+func (s *planView) addNote(field, note string) {
+	s.notes = append(s.notes, note)
+	s.warnings = append(s.warnings, field+": "+note)
+}
+
+// newInvalidView is what is printed of an invalid Cleaner.
+func newInvalidView(c *manifests.Cleaner, at time.Time) *planView {
+	s := &planView{plan: &plan.Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Errors: c.ListErrors()}, at: at, warnings: c.FormatWarnings()}
+	if c.Owner != nil {
+		s.owner, s.kind = plan.Owner{Namespace: c.Owner.GetNamespace(), Name: c.Owner.GetName()}, ownerKind(c.Owner)
 	}
-	return out.WriteColumns(func(page output.Screen) { printPlanTable(page, out.NewPainter(), s, &d) })
+	return s
+}
+
+// planList is what is printed of a file with several Cleaners. Its structure is a promise.
+type planList struct {
+	Kind  string          `json:"kind"`
+	Items []planjson.Plan `json:"items"`
+}
+
+// printViews prints plans: one as it is, and several as a list.
+func printViews(out output.Screen, form string, views []*planView) error {
+	list := planList{Kind: "PlanList"}
+	for i, s := range views {
+		d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
+		list.Items = append(list.Items, d)
+		if form != output.Table {
+			continue
+		}
+		if i > 0 {
+			out.Printf("\n")
+		}
+		if err := out.WriteColumns(func(page output.Screen) { printPlanTable(page, out.NewPainter(), s, &d) }); err != nil {
+			return err
+		}
+	}
+	switch {
+	case form == output.Table:
+		return nil
+	case len(views) == 1:
+		return out.WriteValue(form, list.Items[0])
+	default:
+		return out.WriteValue(form, list)
+	}
 }
 
 // printPlanTable prints a plan for people.
@@ -39,8 +80,8 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 	if s.plan.Message != "" {
 		out.Printf("%s\n", output.EscapeLines(output.ContinuationIndent, s.plan.Message))
 	}
-	if s.modeNote != "" {
-		out.Printf("%s\n", s.modeNote)
+	for _, note := range s.notes {
+		out.Printf("%s\n", note)
 	}
 	for _, c := range d.Conditions {
 		answer := p.Red(c.Error)

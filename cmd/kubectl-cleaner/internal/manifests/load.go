@@ -264,14 +264,48 @@ func (l *Loader) ValidateTemplate(ctx context.Context, d *Document, served func(
 
 // SelectCleaner returns the one Cleaner or ClusterCleaner among documents.
 func SelectCleaner(file string, documents []*Document) (*Document, error) {
-	var found []*Document
-	for _, d := range documents {
-		if gvk, _ := d.ParseOwnKind(); gvk.Kind != KindTemplate {
-			found = append(found, d)
-		}
+	found, err := SelectCleaners(file, documents)
+	if err == nil && len(found) > 1 {
+		err = fmt.Errorf("%s has %d Cleaners and ClusterCleaners: write one", file, len(found))
 	}
-	if len(found) != 1 {
-		return nil, fmt.Errorf("%s has %d Cleaners and ClusterCleaners: write one", file, len(found))
+	if err != nil {
+		return nil, err
 	}
 	return found[0], nil
+}
+
+// SelectCleaners returns the Cleaners and ClusterCleaners among documents. If there is only one document beside templates, it is meant to be
+// one, whatever it is: its problems say what is wrong with it.
+func SelectCleaners(file string, documents []*Document) ([]*Document, error) {
+	var cleaners, others []*Document
+	for _, d := range documents {
+		switch gvk, own := d.ParseOwnKind(); {
+		case own && gvk.Kind == KindTemplate:
+		case own && (gvk.Kind == KindCleaner || gvk.Kind == KindClusterCleaner):
+			cleaners = append(cleaners, d)
+		default:
+			others = append(others, d)
+		}
+	}
+	switch {
+	case len(cleaners) > 0:
+		return cleaners, nil
+	case len(others) == 1:
+		return others, nil
+	case len(others) > 1:
+		return nil, fmt.Errorf("%s has no Cleaner or ClusterCleaner, but %d other objects: name the objects of the cluster with --objects", file, len(others))
+	default:
+		return nil, fmt.Errorf("%s has no Cleaner or ClusterCleaner", file)
+	}
+}
+
+// ListErrors returns the problems for which the Cleaner is invalid, with their fields.
+func (c *Cleaner) ListErrors() []v1alpha1.ItemError {
+	var out []v1alpha1.ItemError
+	for _, p := range c.Problems {
+		if !p.Warning {
+			out = append(out, v1alpha1.ItemError{Field: strings.TrimPrefix(p.field, "spec."), Message: p.message})
+		}
+	}
+	return out
 }

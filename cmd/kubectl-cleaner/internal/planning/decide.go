@@ -68,6 +68,18 @@ func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	return p
 }
 
+// NextTick returns the time of the schedule that is due now or comes next; zero if there is none.
+func NextTick(work *v1alpha1.Work, now time.Time) time.Time {
+	if work.Schedule == "" {
+		return time.Time{}
+	}
+	times, err := schedule.ParseSchedule(work)
+	if err != nil { // validation has refused it
+		return time.Time{}
+	}
+	return times.Next(now.Add(-1))
+}
+
 // BuildOwner returns the Cleaner's identity and creation time.
 func (d Decision) BuildOwner() plan.Owner {
 	c := d.Cleaner
