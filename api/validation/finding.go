@@ -80,7 +80,11 @@ func (f *Findings) blameTemplate(template string) {
 			continue
 		}
 		finding.Path = "spec.templateRef.name"
-		finding.Message = fmt.Sprintf("the template %q does not work here: its spec.template.%s: %s", template, rest, finding.Message)
+		what := "does not work here"
+		if finding.Severity == Warning {
+			what = "may not do here what is meant"
+		}
+		finding.Message = fmt.Sprintf("the template %q %s: its spec.template.%s: %s", template, what, rest, finding.Message)
 	}
 }
 

@@ -70,7 +70,7 @@ func checkTargets(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 		checkReference(f, &t.Reference, path.Child("reference"))
 		k := o.findTargetKind(spec, i)
 		if len(o.Served) > i {
-			checkServed(f, spec, &t.Reference, o.Served[i], path.Child("reference", "kind"))
+			checkServed(f, spec, t, o.Served[i], path.Child("reference", "kind"))
 		}
 		checkNamespaces(f, spec, &t.Reference, k, path.Child("reference"), o)
 		checkDeletion(f, spec, t, k, path.Child("delete"), o)
@@ -177,12 +177,16 @@ func checkFieldSelector(f *Findings, text string, p *field.Path) {
 	}
 }
 
-// checkServed warns if the kind is not served: the target waits until it is.
-func checkServed(f *Findings, spec *v1alpha1.Work, r *v1alpha1.ClusterReference, s ServedKind, p *field.Path) {
-	if s.Resource == "" {
-		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
-		f.addWarning(p, fmt.Sprintf("the API server does not serve kind %q of %s, and the %s waits until it does: check apiGroup, version and kind with kubectl api-resources", r.Kind, gv, ownerKind(spec)))
+// checkServed warns if the kind is not served: the target waits until it is, or is null until then.
+func checkServed(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, s ServedKind, p *field.Path) {
+	if s.Resource != "" {
+		return
 	}
+	gv, until := schema.GroupVersion{Group: t.Reference.APIGroup, Version: t.Reference.Version}, fmt.Sprintf("and the %s waits until it does", ownerKind(spec))
+	if t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull {
+		until = fmt.Sprintf("and %s is null until it does", t.Name)
+	}
+	f.addWarning(p, fmt.Sprintf("the API server does not serve kind %q of %s, %s: check apiGroup, version and kind with kubectl api-resources", t.Reference.Kind, gv, until))
 }
 
 // checkDeletion checks whether the objects of a target may be deleted, as far as its kind and reference tell.

@@ -625,6 +625,25 @@ func TestValidate(t *testing.T) {
 				`Error spec.templateRef.name: the template "shops" does not work here: its spec.template.rules[0].when: must be true or false`,
 			},
 		},
+		"WarningsFromATemplate": {
+			reason:  "A mere caution does not say that the template does not work.",
+			change:  func(s *v1alpha1.Work) { s.Lifecycle = "Once" },
+			options: Options{Template: "shops", Served: []ServedKind{{}}},
+			want: []string{
+				`Warning spec.templateRef.name: the template "shops" may not do here what is meant: its spec.template.targets[0].reference.kind: the API server does not serve kind "Pod" of v1, and the Cleaner waits until it does: check apiGroup, version and kind with kubectl api-resources`,
+			},
+		},
+		"NotServedAsNull": {
+			reason: "A target that is null while its kind is not served does not wait for it.",
+			change: func(s *v1alpha1.Work) {
+				s.Lifecycle, s.Targets[0].Delete, s.Targets[0].OnMissing = "Once", false, v1alpha1.OnMissingAsNull
+			},
+			options: Options{Served: []ServedKind{{}}},
+			want: []string{
+				"Warning spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink",
+				`Warning spec.targets[0].reference.kind: the API server does not serve kind "Pod" of v1, and pods is null until it does: check apiGroup, version and kind with kubectl api-resources`,
+			},
+		},
 		"TemplateNotThere": {
 			reason: "A template that nobody has found yet may do something.",
 			change: func(s *v1alpha1.Work) {

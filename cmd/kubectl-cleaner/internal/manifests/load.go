@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/kindschemas"
 )
@@ -154,7 +155,7 @@ func (l *Loader) LoadCleaner(ctx context.Context, d *Document, served func([]v1a
 		c.Problems = append(c.Problems, p)
 	}
 	for _, w := range warnings {
-		p := d.NewProblem(l.FindSourceField(owner, "spec."+w.Path), formatWarning(w))
+		p := d.NewProblem(l.FindSourceField(owner, "spec."+w.Path), describeWarning(w))
 		p.field, p.Warning = "spec."+w.Path, true
 		c.Problems = append(c.Problems, p)
 	}
@@ -254,13 +255,16 @@ func (l *Loader) ValidateTemplate(ctx context.Context, d *Document, served func(
 		out = append(out, p)
 	}
 	for _, w := range warnings {
-		p := d.NewProblem("spec.template."+w.Path, formatWarning(w))
+		p := d.NewProblem("spec.template."+w.Path, describeWarning(w))
 		p.Warning = true
 		out = append(out, p)
 	}
 	sortProblems(out)
 	return out
 }
+
+// describeWarning says what may be wrong, and what to write instead, as the webhook does.
+func describeWarning(w expr.Warning) string { return w.Message + "; " + w.Hint }
 
 // SelectCleaner returns the one Cleaner or ClusterCleaner among documents.
 func SelectCleaner(file string, documents []*Document) (*Document, error) {

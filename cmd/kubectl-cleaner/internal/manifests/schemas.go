@@ -66,11 +66,3 @@ func (l *Loader) checkFields(ctx context.Context, work *v1alpha1.Work, programs 
 	}
 	return append(programs.Warnings(), likely...)
 }
-
-// formatWarning says what a warning says, and what to write instead.
-func formatWarning(w expr.Warning) string {
-	if w.Hint == "" {
-		return w.Message
-	}
-	return w.Message + "; " + w.Hint
-}
