@@ -477,7 +477,13 @@ func (r *recurrence) recordTick(ctx context.Context) error {
 	if err := r.finishRecurring(ctx); err != nil { // as it would have been when its time was over
 		return err
 	}
-	return r.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.LastScheduleTime = &last })
+	next := r.pass.triggers.NextTick()
+	return r.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+		s.LastScheduleTime = &last
+		if !next.IsZero() { // in one write: else the report would be another one
+			s.NextScheduledEvaluation = &metav1.Time{Time: next}
+		}
+	})
 }
 
 // endTick records that a time of the schedule is over, if a decision says so: not while something is waited for that may

@@ -358,6 +358,9 @@ func (e *evaluator) askAgain(d reportedPlan) time.Time {
 // reportEvaluated drafts what an evaluation came to, and answers a request for it.
 func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
 	p.newReport().SetEvaluated(in, d.Plan)
+	if d.Reason != v1alpha1.ReasonSuspended && d.Reason != v1alpha1.ReasonWaitingForTTL {
+		p.announceTick()
+	}
 	reportFindings(p)
 	if d.Reason != v1alpha1.ReasonNotSynced { // else who asked has yet to be answered
 		p.triggers.AnswerRequest()
@@ -367,7 +370,15 @@ func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
 // reportScheduled drafts that the schedule is waited for.
 func (p *pass) reportScheduled() {
 	p.newReport().SetScheduled()
+	p.announceTick()
 	p.triggers.RepeatAnswer()
+}
+
+// announceTick drafts the next time of the schedule, if there is one.
+func (p *pass) announceTick() {
+	if at := p.triggers.NextTick(); !at.IsZero() {
+		p.newReport().AnnounceTick(at)
+	}
 }
 
 // reportFindings writes what each rule reports now, if that report was made. If a rule gives nothing but errors, or no rule is evaluated,

@@ -406,12 +406,12 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		"Scheduled": {
 			reason: "nothing is done before the schedule is due, nor after it", spec: func(c *v1alpha1.Cleaner) { c.Spec.Schedule = "30 1 * * *" },
 			steps: []step{
-				{nothing, `again in 30m0s; left a, b, c; Ready True WaitingForSchedule`},
-				{after(29 * time.Minute), `again in 1m0s; left a, b, c; Ready True WaitingForSchedule`},
-				{after(time.Minute), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; scheduled 01:30:00; counted 2 acted, 0 failed`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; scheduled 01:30:00; counted 2 acted, 0 failed`},
-				{editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"} }), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
+				{nothing, `again in 30m0s; left a, b, c; Ready True WaitingForSchedule; next 01:30:00`},
+				{after(29 * time.Minute), `again in 1m0s; left a, b, c; Ready True WaitingForSchedule; next 01:30:00`},
+				{after(time.Minute), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; next 01:30:00; scheduled 01:30:00; counted 2 acted, 0 failed`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; next 01:30:00; scheduled 01:30:00; counted 2 acted, 0 failed`},
+				{editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"} }), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; next 01:30:00; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; next 01:30:00; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
 			},
 		},
 		"Syncing": {

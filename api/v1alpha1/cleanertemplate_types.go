@@ -13,7 +13,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:scope=Cluster,shortName=clntpl,categories=cleaning
+// +kubebuilder:resource:scope=Cluster,shortName=clntpl
 // +kubebuilder:printcolumn:name="Description",type=string,JSONPath=`.spec.description`,description="What the template cleans up"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type CleanerTemplate struct {

@@ -64,7 +64,7 @@ func TestServed(t *testing.T) {
 			if version == v1alpha1.GroupVersion {
 				want["clustercleaners"] = []string{"ClusterCleaner", "clustercleaner", "ccln", "cleaning"}
 				want["clustercleaners/status"] = []string{"ClusterCleaner", ""}
-				want["cleanertemplates"] = []string{"CleanerTemplate", "cleanertemplate", "clntpl", "cleaning"}
+				want["cleanertemplates"] = []string{"CleanerTemplate", "cleanertemplate", "clntpl"}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want, +got:\n%s", diff)
@@ -88,7 +88,7 @@ func TestColumns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := map[int32][]string{0: {"Name", "Ready", "Reason", "Targets", "Next", "Age"}, 1: {"TTL", "Mode", "Last Action"}}
+	of := map[int32][]string{0: {"Name", "Ready", "Reason", "Mode", "Next", "Done", "Age"}, 1: {"Targets", "TTL", "Last Action"}}
 	for k, want := range map[kind]map[int32][]string{
 		cleanerKind(v1alpha1.GroupVersion): of,
 		cleanerKind(v1alpha.GroupVersion):  of,

@@ -264,8 +264,8 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 	r.SetCondition(v1alpha1.ConditionTargetsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved, "The operator can read all targets.")
 }
 
-// announcedEvaluation returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner announces neither its period nor its
-// schedule, because each evaluation would then write its status.
+// announcedEvaluation returns when a Cleaner evaluates next, if that is worth a write: a Recurring Cleaner does not announce its period, because
+// each evaluation would then write its status. AnnounceTick adds the schedule: each of its times is recorded anyway.
 func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 	switch {
 	case !r.Of.Draft.Common().IsRecurring(), d.Reason == v1alpha1.ReasonWaitingForTTL:
@@ -321,6 +321,13 @@ func (r Report) SetScheduled() {
 	}
 	r.setDelivered()
 	r.setNext(time.Time{})
+}
+
+// AnnounceTick announces the next time of the schedule, unless something is due earlier.
+func (r Report) AnnounceTick(at time.Time) {
+	if next := r.draftStatus().NextScheduledEvaluation; next == nil || at.Before(next.Time) {
+		r.setNext(at)
+	}
 }
 
 // setRecurring says what a Recurring Cleaner waits for while it evaluates nothing.
