@@ -145,6 +145,7 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 		(&testCommand{terminal: t.terminal, clock: t.clock}).newCommand(),
 		(&validateCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		explainCommand{out: out, cluster: t.cluster}.newCommand(),
+		(&rightsCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		(&listCommand{out: out, cluster: t.cluster, clock: t.clock}).newCommand(),
 		change.newSuspendCommand(true), change.newSuspendCommand(false), change.newRunCommand(),
 		(&versionCommand{out: out, cluster: t.cluster}).newCommand(),
@@ -169,7 +170,7 @@ type commandGroup struct {
 // commandGroups are those of the help, in their order.
 func commandGroups() []commandGroup {
 	return []commandGroup{
-		{cobra.Group{ID: "write", Title: "Write Cleaners:"}, []string{"plan", "test", "validate"}},
+		{cobra.Group{ID: "write", Title: "Write Cleaners:"}, []string{"plan", "rights", "test", "validate"}},
 		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "list", "resume", "run", "suspend"}},
 		{cobra.Group{ID: "other", Title: "Other commands:"}, nil},
 	}
