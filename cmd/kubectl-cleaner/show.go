@@ -104,6 +104,9 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), formatObject(&h.Step), h.Rule, h.Because)
 		}
 	}
+	for _, s := range d.Shadowed {
+		out.Printf("\nRule %s leaves %s to rule %s, which wants it first%s.\n", s.Rule, s.Object, s.By, andMoreItems(s.Items-1))
+	}
 	if len(d.Pending) > 0 {
 		out.Printf("%s", p.FormatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range d.Pending {
@@ -122,6 +125,18 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 	}
 	if !d.Next.IsZero() {
 		out.Printf("\nNext: %s\n", formatTime(d.Next.Time))
+	}
+}
+
+// andMoreItems counts the items that are not named; empty if there are none.
+func andMoreItems(n int64) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", and 1 more item"
+	default:
+		return fmt.Sprintf(", and %d more items", n)
 	}
 }
 

@@ -149,6 +149,8 @@ type Plan struct {
 	Deferred    []ItemKey
 	DeferReason string
 	DeferDetail string
+	// Shadowed says which rules leave objects to earlier rules: the first ones.
+	Shadowed []Shadow
 	// Refused is for how many objects requests would be refused, while mode is DryRun.
 	Refused int
 	// Idle are the patches that are left out because they would change nothing.
@@ -194,8 +196,8 @@ type decider struct {
 	retain      func(path string, bytes int) bool
 	// gate are the reads that all steps depend on, and that were not answered yet.
 	gate []Read
-	// claimed is what earlier rules act on: an object is acted on by the first rule that wants it.
-	claimed map[types.UID]bool
+	// claimed is what earlier rules act on, and which rule that is: an object is acted on by the first rule that wants it.
+	claimed map[types.UID]string
 	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
 	// the timers must start again; zero: there are none.
 	newHolds int
@@ -364,7 +366,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	}
 	if over != "" {
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }

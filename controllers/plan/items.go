@@ -117,7 +117,7 @@ func (r choosing) chooseActions(c *candidate) {
 		r.addError(r.nameCandidate(c), err)
 		return
 	}
-	if slices.ContainsFunc(a.actions, func(d itemAction) bool { return r.claimsObject(d) && r.claimed[d.object.Identify()] }) {
+	if r.isShadowed(a) {
 		return
 	}
 	for i := range withheld {
@@ -141,6 +141,39 @@ func (r choosing) chooseActions(c *candidate) {
 	if r.chargeBytes("actions", actingSize+len(a.reason)+stepSize*len(a.actions)) {
 		r.acting = append(r.acting, a)
 	}
+}
+
+// Shadow is one rule that leaves objects to an earlier one, which wants them too.
+type Shadow struct {
+	Rule, By string
+	// Object names the first object for people, and Items counts the items.
+	Object string
+	Items  int64
+}
+
+// maxShadows bounds how many pairs of rules a plan tells.
+const maxShadows = 100
+
+// isShadowed says that an earlier rule acts on an object of an item, and notes that.
+func (r choosing) isShadowed(a *acting) bool {
+	for _, d := range a.actions {
+		if !r.claimsObject(d) {
+			continue
+		}
+		by, claimed := r.claimed[d.object.Identify()]
+		if !claimed {
+			continue
+		}
+		i := slices.IndexFunc(r.p.Shadowed, func(s Shadow) bool { return s.Rule == r.rule.Name && s.By == by })
+		switch {
+		case i >= 0:
+			r.p.Shadowed[i].Items++
+		case len(r.p.Shadowed) < maxShadows:
+			r.p.Shadowed = append(r.p.Shadowed, Shadow{Rule: r.rule.Name, By: by, Object: showName(d.object.NameFor(r.in.Owner.Namespace)), Items: 1})
+		}
+		return true
+	}
+	return false
 }
 
 // mayAct says that an item may be acted on.

@@ -21,7 +21,7 @@ import (
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
-	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]bool{}}
+	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]string{}}
 	for _, read := range (evidence{in}).gateReads() {
 		if !(evidence{in}).isConfirmed(read) {
 			d.gate = append(d.gate, read)
@@ -58,7 +58,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 func (in *Input) DecideSteps(e *celenv.Evaluation, p *Plan, done []types.UID) {
 	d := in.decideRules(e, p)
 	for _, uid := range done {
-		d.claimed[uid] = true
+		d.claimed[uid] = ""
 	}
 	in.addTargetSteps(d)
 }

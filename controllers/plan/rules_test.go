@@ -1066,3 +1066,39 @@ func placeless(message string) string {
 	message, _, _ = strings.Cut(message, ";")
 	return regexp.MustCompile(` at [0-9]+:[0-9]+`).ReplaceAllString(message, "")
 }
+
+// A rule that leaves objects to an earlier one says so, once for each two rules. A report, and a patch that changes nothing, leave them to it.
+func TestShadowedRules(t *testing.T) {
+	label := `{"metadata": {"labels": {"a": "b"}}}`
+	named := func(name string, actions ...v1alpha1.RuleAction) v1alpha1.Rule {
+		return rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.Actions = name, `item.metadata.name != "z"`, actions })
+	}
+	look := v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}
+	idle := idlepatches.Patches{}
+	for _, uid := range []types.UID{"uid-a", "uid-b"} {
+		idle.NoteIdle(idlepatches.ID{UID: uid, Rule: "warn"}, "7", (&Patch{Type: v1alpha1.PatchMerge, Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}).Sum(), born)
+	}
+	for name, tc := range map[string]struct {
+		rules []v1alpha1.Rule
+		idle  idlepatches.Patches
+		want  []Shadow
+		acts  string
+	}{
+		"Patched":  {[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes())}, nil, []Shadow{{"remove", "warn", "shop/a.pods/v1", 2}}, "warn"},
+		"Idle":     {[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes())}, idle, nil, "remove"},
+		"Reported": {[]v1alpha1.Rule{named("look", look), named("remove", deletes())}, nil, nil, "look"},
+		"Twice": {
+			[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes()), named("again", deletes())}, nil,
+			[]Shadow{{"remove", "warn", "shop/a.pods/v1", 2}, {"again", "warn", "shop/a.pods/v1", 2}}, "warn",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, cluster(tc.rules...), p("a"), p("b"))
+			in.Idle = tc.idle
+			got := ComputePlan(t.Context(), in)
+			if diff := cmp.Diff(tc.want, got.Shadowed); diff != "" || len(got.Steps) == 0 || got.Steps[0].Rule != tc.acts {
+				t.Errorf("%d steps; shadowed are (-want +got)\n%s", len(got.Steps), diff)
+			}
+		})
+	}
+}

@@ -258,7 +258,7 @@ func (r folding) foldActions() {
 	}
 	for _, d := range r.reserved {
 		if r.claimsObject(d) {
-			r.claimed[d.object.Identify()] = true
+			r.claimed[d.object.Identify()] = r.rule.Name
 		}
 	}
 }

@@ -57,10 +57,10 @@ func (in *Input) addTargetSteps(d *decider) {
 			for _, o := range in.Snapshot[i].Objects {
 				id := o.Identify()
 				s, is := seen[id]
-				if is != bySome || d.claimed[id] {
+				if _, claimed := d.claimed[id]; claimed || is != bySome {
 					continue
 				}
-				d.claimed[id] = true
+				d.claimed[id] = ""
 				if is {
 					o = s.ownObject(o)
 				}

@@ -30,6 +30,7 @@ type Plan struct {
 	Next       Moment           `json:"next"`
 	Errors     []Error          `json:"errors"`
 	Warnings   []string         `json:"warnings"`
+	Shadowed   []Shadow         `json:"shadowed,omitempty"`
 }
 
 // Condition is what one condition gave: a value, or an error.
@@ -77,6 +78,15 @@ type Pending struct {
 	Rule  string `json:"rule"`
 	Key   string `json:"key"`
 	Until Moment `json:"until"`
+}
+
+// Shadow is a rule that leaves objects to an earlier rule.
+type Shadow struct {
+	Rule string `json:"rule"`
+	By   string `json:"by"`
+	// Object is the first of the objects, and Items how many items of the rule are left out.
+	Object string `json:"object"`
+	Items  int64  `json:"items"`
 }
 
 // Error is what went wrong with items.
@@ -134,6 +144,9 @@ func WritePlan(p *plan.Plan, owner plan.Owner, at time.Time, warnings []string) 
 	}
 	for _, w := range p.Pending {
 		d.Pending = append(d.Pending, Pending{Rule: w.Rule, Key: w.Key, Until: Moment{w.Until}})
+	}
+	for _, s := range p.Shadowed {
+		d.Shadowed = append(d.Shadowed, Shadow{Rule: s.Rule, By: s.By, Object: s.Object, Items: s.Items})
 	}
 	for _, e := range p.Errors {
 		out := Error{Rule: e.Rule, Key: e.Key, Expression: e.Field, Message: e.Message}
