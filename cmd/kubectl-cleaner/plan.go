@@ -38,6 +38,7 @@ type planFlags struct {
 	allowedKinds        []string
 	protectedNamespaces []string
 	output              string
+	counts              bool
 }
 
 // planCommand is `plan`.
@@ -82,6 +83,7 @@ if the Cleaner has one.`,
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
 	flags.Var(protectedkinds.NewValue(&f.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", protection.ProtectedNamespaces(), "namespaces in which nothing is changed")
+	flags.BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, unless, for, protection, earlier rules")
 	flags.StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
 	return cmd
 }
@@ -130,7 +132,7 @@ func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m plann
 		return nil, err
 	}
 	computed := d.ComputePlan(ctx, world)
-	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings()}
+	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings(), counts: f.counts}
 	if c.Work.Mode == v1alpha1.ModeDryRun && len(computed.Steps) > 0 {
 		s.addNote("spec.mode", "Mode is DryRun: none of these steps would be carried out.")
 	}

@@ -23,6 +23,8 @@ type planView struct {
 	kind     string
 	at       time.Time
 	warnings []string
+	// counts says that the counts of rules are printed.
+	counts bool
 	// notes say what the Cleaner's mode and schedule mean for the plan.
 	notes []string
 }
@@ -53,6 +55,9 @@ func printViews(out output.Screen, form string, views []*planView) error {
 	list := planList{Kind: "PlanList"}
 	for i, s := range views {
 		d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
+		if s.counts {
+			d.Counts = planjson.WriteCounts(s.plan)
+		}
 		list.Items = append(list.Items, d)
 		if form != output.Table {
 			continue
@@ -104,9 +109,7 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), formatObject(&h.Step), h.Rule, h.Because)
 		}
 	}
-	for _, s := range d.Shadowed {
-		out.Printf("\nRule %s leaves %s to rule %s, which wants it first%s.\n", s.Rule, s.Object, s.By, andMoreItems(s.Items-1))
-	}
+	printLeftOut(out, p, d)
 	if len(d.Pending) > 0 {
 		out.Printf("%s", p.FormatHeading("PENDING", "RULE", "UNTIL"))
 		for _, h := range d.Pending {
@@ -125,6 +128,19 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 	}
 	if !d.Next.IsZero() {
 		out.Printf("\nNext: %s\n", formatTime(d.Next.Time))
+	}
+}
+
+// printLeftOut prints what became of the items of each rule, if that is asked for, and which rules leave objects to others.
+func printLeftOut(out output.Screen, p output.Painter, d *planjson.Plan) {
+	if len(d.Counts) > 0 {
+		out.Printf("%s", p.FormatHeading("RULE", "ITEMS", "MATCHED", "KEPT", "SPARED", "WAITING", "PROTECTED", "SHADOWED", "ERRORS", "ACTED"))
+		for _, c := range d.Counts {
+			out.Printf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.Rule, c.Items, c.Matched, c.Kept, c.Spared, c.Waiting, c.Protected, c.Shadowed, c.Errors, c.Acted)
+		}
+	}
+	for _, s := range d.Shadowed {
+		out.Printf("\nRule %s leaves %s to rule %s, which wants it first%s.\n", s.Rule, s.Object, s.By, andMoreItems(s.Items-1))
 	}
 }
 

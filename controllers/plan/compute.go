@@ -149,6 +149,8 @@ type Plan struct {
 	Deferred    []ItemKey
 	DeferReason string
 	DeferDetail string
+	// Counts say for each rule that was evaluated how many of its items each step has left out.
+	Counts []RuleCount
 	// Shadowed says which rules leave objects to earlier rules: the first ones.
 	Shadowed []Shadow
 	// Refused is for how many objects requests would be refused, while mode is DryRun.
@@ -366,7 +368,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	}
 	if over != "" {
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Counts, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }

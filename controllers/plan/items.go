@@ -118,15 +118,22 @@ func (r choosing) chooseActions(c *candidate) {
 		return
 	}
 	if r.isShadowed(a) {
+		r.count.Shadowed++
 		return
 	}
 	for i := range withheld {
 		withheld[i].Step.Reason = a.reason
+		r.count.Protected++
 		r.addWithheld(withheld[i])
 	}
-	if len(a.actions) == 0 || r.isWaiting(a) {
+	if len(a.actions) == 0 {
 		return
 	}
+	if r.isWaiting(a) {
+		r.count.Deferred++
+		return
+	}
+	r.count.Acted++
 	if !r.mayAct(ItemKey{Rule: r.rule.Name, Key: c.key}) {
 		if r.chargeBytes("actions", stepSize*len(a.actions)) {
 			r.reserved = append(r.reserved, a.actions...)

@@ -72,8 +72,22 @@ type deciding struct {
 	holds *fortimers.Holding // nil without `for`
 	// acting are the items that are acted on, in their order.
 	acting []*acting
+	// count is how many items each step has left out so far.
+	count RuleCount
 	// reserved are actions for items that may not be acted on now: their objects are not for later rules either.
 	reserved []itemAction
+}
+
+// RuleCount says what became of the items of a rule. Items with errors are in no other number but Items and, if when holds, Matched.
+type RuleCount struct {
+	Rule string
+	// Items are those of forEach, and Matched those for which when holds.
+	Items, Matched int
+	// Kept are left out by keep, Spared by unless, and Waiting by for.
+	Kept, Spared, Waiting int
+	// Protected are left out because something forbids an action, unless another one comes before it; Shadowed because an earlier rule acts on their object, and Deferred because an
+	// action has failed. Acted are the others with an action.
+	Protected, Shadowed, Deferred, Acted int
 }
 
 // candidate is an item for which `when` holds.
@@ -97,6 +111,8 @@ type candidate struct {
 
 // decideRule goes through the items: when, for, groupBy, orderBy, keep, unless, actions.
 func (r *deciding) decideRule() {
+	r.count.Rule = r.rule.Name
+	defer func() { r.p.Counts = append(r.p.Counts, r.count) }()
 	if r.rule.For != "" {
 		r.holds = r.in.Holds.BeginRule(r.in.Spec, r.rule, r.in.Now)
 	}
@@ -106,7 +122,9 @@ func (r *deciding) decideRule() {
 		r.keepHolds()
 		return
 	}
-	candidates := r.leaveOutTwins(r.findCandidates(items))
+	candidates := r.findCandidates(items)
+	r.count.Items, r.count.Matched = items.CountItems(), len(candidates)
+	candidates = r.leaveOutTwins(candidates)
 	if r.abortReason() != nil {
 		return
 	}
@@ -124,7 +142,9 @@ func (r *deciding) decideRule() {
 			case err != nil:
 				r.addError(r.nameCandidate(c), err)
 			case spared:
+				r.count.Spared++
 			case c.until.After(r.in.Now):
+				r.count.Waiting++
 				r.addPending(pending, c)
 			default:
 				choosing{r}.chooseActions(c)
@@ -408,7 +428,9 @@ func (r *deciding) leaveKept(group []*candidate) []*candidate {
 		r.addError(group[0].group, err)
 		return nil
 	}
-	return group[:max(0, len(group)-keep)]
+	left := group[:max(0, len(group)-keep)]
+	r.count.Kept += len(group) - len(left)
+	return left
 }
 
 // sortGroup puts a group in the order of orderBy, then namespace, name and UID, if the rule has an order. It is not ok if there

@@ -1102,3 +1102,27 @@ func TestShadowedRules(t *testing.T) {
 		})
 	}
 }
+
+// Each item is counted where it is left out.
+func TestRuleCounts(t *testing.T) {
+	in := over(t, cluster(
+		rule(func(r *v1alpha1.Rule) {
+			r.Name, r.When, r.Keep, r.OrderBy = "kept", `item.metadata.name < "d"`, new(intstr.FromInt32(1)), []v1alpha1.OrderBy{{Expression: "item.metadata.name"}}
+			r.Unless = `item.metadata.name == "a"`
+		}),
+		rule(func(r *v1alpha1.Rule) {
+			r.Name, r.When = "later", `item.metadata.name != "f" || item.spec.missing == ""`
+		}),
+		rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", `item.metadata.name == "a"`, "1h" }),
+	), p("a"), p("b"), p("c"), p("d", v1alpha1.ProtectKey+"=true"), p("e"), p("f"))
+	in.Backoff = backoff.Failures{}
+	in.Backoff.RecordFailure("uid-e", "forbidden", in.Now)
+	want := []RuleCount{
+		{Rule: "kept", Items: 6, Matched: 3, Kept: 1, Spared: 1, Acted: 1},
+		{Rule: "later", Items: 6, Matched: 5, Protected: 1, Shadowed: 1, Deferred: 1, Acted: 2},
+		{Rule: "young", Items: 6, Matched: 1, Waiting: 1},
+	}
+	if diff := cmp.Diff(want, ComputePlan(t.Context(), in).Counts); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

@@ -12,7 +12,7 @@ import (
 
 // TrimPlan is as much of a decision as is said of it later: no steps, and not all that waits.
 func TrimPlan(d plan.Plan) plan.Plan {
-	d.Steps, d.Confirm, d.Holds, d.Idle, d.Shadowed, d.Data = nil, nil, nil, nil, nil, ""
+	d.Steps, d.Confirm, d.Holds, d.Idle, d.Shadowed, d.Counts, d.Data = nil, nil, nil, nil, nil, nil, ""
 	d.Message, d.DeferDetail = shortenText(d.Message), shortenText(d.DeferDetail)
 	pending := make([]plan.Pending, min(len(d.Pending), cachetrim.MaxListed))
 	for i := range pending {

@@ -31,6 +31,8 @@ type Plan struct {
 	Errors     []Error          `json:"errors"`
 	Warnings   []string         `json:"warnings"`
 	Shadowed   []Shadow         `json:"shadowed,omitempty"`
+	// Counts are there only if they are asked for.
+	Counts []Count `json:"counts,omitempty"`
 }
 
 // Condition is what one condition gave: a value, or an error.
@@ -78,6 +80,37 @@ type Pending struct {
 	Rule  string `json:"rule"`
 	Key   string `json:"key"`
 	Until Moment `json:"until"`
+}
+
+// Count says what became of the items of a rule: those for which when holds are matched, and each of these is in one of the other numbers,
+// has nothing to be done, or has an error.
+type Count struct {
+	Rule      string `json:"rule"`
+	Items     int    `json:"items"`
+	Matched   int    `json:"matched"`
+	Kept      int    `json:"kept"`
+	Spared    int    `json:"spared"`
+	Waiting   int    `json:"waiting"`
+	Protected int    `json:"protected"`
+	Shadowed  int    `json:"shadowed"`
+	Errors    int    `json:"errors"`
+	Acted     int    `json:"acted"`
+}
+
+// WriteCounts writes the counts of the rules of a plan.
+func WriteCounts(p *plan.Plan) []Count {
+	errors := map[string]int{}
+	for _, e := range p.Errors {
+		errors[e.Rule] += int(e.Count)
+	}
+	var out []Count
+	for _, c := range p.Counts {
+		out = append(out, Count{
+			Rule: c.Rule, Items: c.Items, Matched: c.Matched, Kept: c.Kept, Spared: c.Spared, Waiting: c.Waiting, Protected: c.Protected,
+			Shadowed: c.Shadowed, Errors: errors[c.Rule], Acted: c.Acted,
+		})
+	}
+	return out
 }
 
 // Shadow is a rule that leaves objects to an earlier rule.

@@ -157,3 +157,40 @@ func TestWritePlanOfErrors(t *testing.T) {
 		}
 	}
 }
+
+// The counts of rules are written with their errors, and only when they are asked for; what rules leave to others is always written.
+func TestWriteCounts(t *testing.T) {
+	p := plan.Plan{
+		Counts: []plan.RuleCount{
+			{Rule: "old", Items: 9, Matched: 8, Kept: 1, Spared: 1, Waiting: 1, Protected: 1, Shadowed: 2, Deferred: 1, Acted: 1},
+			{Rule: "fine", Items: 2},
+		},
+		Shadowed: []plan.Shadow{{Rule: "old", By: "first", Object: "a.pods/v1", Items: 2}},
+		Errors: []v1alpha1.ItemError{
+			{Rule: "old", Key: "x", Message: "no such key", Count: 2},
+			{Rule: "old", Key: "y", Message: "no such field", Count: 1},
+			{Rule: "gone", Message: "not a list", Count: 1},
+		},
+	}
+	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, born, nil)).(map[string]any)
+	if counts, there := got["counts"]; there {
+		t.Errorf("counts are written without being asked for: %v", counts)
+	}
+	if diff := cmp.Diff(parsed(t, `[{"rule": "old", "by": "first", "object": "a.pods/v1", "items": 2}]`), got["shadowed"]); diff != "" {
+		t.Errorf("shadowed: -want +got\n%s", diff)
+	}
+	want := []Count{
+		{Rule: "old", Items: 9, Matched: 8, Kept: 1, Spared: 1, Waiting: 1, Protected: 1, Shadowed: 2, Errors: 3, Acted: 1},
+		{Rule: "fine", Items: 2},
+	}
+	if diff := cmp.Diff(want, WriteCounts(&p)); diff != "" {
+		t.Errorf("counts: -want +got\n%s", diff)
+	}
+	if empty := WriteCounts(&plan.Plan{}); len(empty) != 0 {
+		t.Errorf("a plan without rules has counts: %v", empty)
+	}
+	bare := written(t, WritePlan(&plan.Plan{}, plan.Owner{Name: "c"}, born, nil)).(map[string]any)
+	if shadowed, there := bare["shadowed"]; there {
+		t.Errorf("no rule leaves anything to another one, and written is %v", shadowed)
+	}
+}
