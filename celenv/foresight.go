@@ -37,6 +37,7 @@ type foreseer struct {
 	currentItem              *Item
 	sharedBudget, itemBudget budget.Budget          // as much as the answers have
 	found, holding           timedependence.Lookout // of all answers, and of those that say what holds
+	ofRule                   timedependence.Lookout // of those of the rule that was selected last
 	last                     timedependence.Lookout // of the last answer
 	// slopes are how fast the values of orderBy move, by the expression.
 	slopes map[*expression]int64
@@ -58,6 +59,9 @@ func (e *Evaluation) Foresight() Foresight { return e.readLookout(e.ahead.found)
 // conditions, forEach, when, for, forKey and key.
 func (e *Evaluation) HoldForesight() Foresight { return e.readLookout(e.ahead.holding) }
 
+// Foresight is Foresight of an Evaluation for the rule alone. It must be called before another rule is selected.
+func (r *RuleEvaluation) Foresight() Foresight { return r.e.readLookout(r.e.ahead.ofRule) }
+
 // readLookout gives what was noted as moments.
 func (e *Evaluation) readLookout(l timedependence.Lookout) Foresight {
 	f := Foresight{Unknown: l.Unknown}
@@ -75,8 +79,12 @@ func (e *Evaluation) getTime() time.Time {
 
 // resetForesight drops all predictions.
 func (f *foreseer) resetForesight() {
-	*f = foreseer{of: f.of, found: timedependence.Lookout{Until: timedependence.Never}, holding: timedependence.Lookout{Until: timedependence.Never}}
+	nothing := timedependence.Lookout{Until: timedependence.Never}
+	*f = foreseer{of: f.of, found: nothing, holding: nothing, ofRule: nothing}
 }
+
+// beginRule has what is noted from now on count for another rule.
+func (f *foreseer) beginRule() { f.ofRule = timedependence.Lookout{Until: timedependence.Never} }
 
 // evaluateAndForesee evaluates an expression, and finds out until when its answer holds.
 func (e *Evaluation) evaluateAndForesee(x *expression, from *budget.Budget) (ref.Val, *expr.Error) {
@@ -99,6 +107,7 @@ func (f *foreseer) foreseeAnswer(x *expression, from *budget.Budget, out ref.Val
 	}
 	f.last = l
 	f.found.Merge(l)
+	f.ofRule.Merge(l)
 	if x.holds {
 		f.holding.Merge(l)
 	}

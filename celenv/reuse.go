@@ -79,5 +79,6 @@ func (r *RuleEvaluation) AssumeForesight(until time.Time) {
 	}
 	l := timedependence.Lookout{Until: int64(until.Sub(r.e.getTime()))}
 	r.e.ahead.found.Merge(l)
+	r.e.ahead.ofRule.Merge(l)
 	r.e.ahead.holding.Merge(l)
 }

@@ -157,6 +157,7 @@ type Item struct {
 
 // SelectRule gives the rule of this index in the spec.
 func (e *Evaluation) SelectRule(i int) *RuleEvaluation {
+	e.ahead.beginRule()
 	return &RuleEvaluation{e: e, p: e.p.rules[i]}
 }
 

@@ -180,7 +180,22 @@ type Plan struct {
 	// Steady is until when the passage of time changes no result of the rules: the time of the plan if that is unknown, and zero if the rules
 	// were not evaluated.
 	Steady time.Time
+	// FirstChange is the first moment at which time alone may change an answer, as far as that can be predicted; zero if there is none.
+	FirstChange time.Time
+	// Unpredictable says whose answers time alone may change at an unpredictable moment.
+	Unpredictable Unpredictable
 }
+
+// Unpredictable are the parts of a spec whose answers time alone may change at an unpredictable moment.
+type Unpredictable struct {
+	// Conditions says that a condition is one of them.
+	Conditions bool
+	// Rules are the names of the rules.
+	Rules []string
+}
+
+// IsAny reports whether there are any.
+func (u *Unpredictable) IsAny() bool { return u.Conditions || len(u.Rules) > 0 }
 
 // always is for how long an answer holds that time does not change.
 const always = 10 * 365 * 24 * time.Hour
@@ -257,8 +272,9 @@ func (in *Input) decideWork(ctx context.Context) Plan {
 	if results == nil { // it was interrupted
 		return p
 	}
+	p.FirstChange = ahead{in}.byOurClock(foresight.Until)
 	if !isClosed(results) {
-		p.NextCheck = monotime.ChooseEarlier(p.NextCheck, ahead{in}.byOurClock(foresight.Until))
+		p.NextCheck = monotime.ChooseEarlier(p.NextCheck, p.FirstChange)
 		return p
 	}
 	flip, exact := in.Programs.FindFlip(ctx, see, results, foresight, ahead{in}.nextBackstop(see.Time))
@@ -353,6 +369,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	defer e.Close()
 	results := e.EvaluateConditions()
 	p := in.gateConditions(results)
+	p.Unpredictable.Conditions = e.Foresight().Unknown
 	if p.Verdict == v1alpha1.VerdictAct {
 		p = in.planActions(e, p)
 	}

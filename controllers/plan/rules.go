@@ -37,6 +37,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		if r.decideRule(); e.AbortReason() != nil {
 			break
 		}
+		if r.eval.Foresight().Unknown {
+			p.Unpredictable.Rules = append(p.Unpredictable.Rules, r.rule.Name)
+		}
 	}
 	p.Errors = d.errors.rows
 	if d.results != nil {

@@ -389,3 +389,37 @@ func TestStepsSayHowBlindHoldsMayBe(t *testing.T) {
 		}
 	}
 }
+
+// A plan names the parts of the spec that cannot be predicted, and no others.
+func TestUnpredictable(t *testing.T) {
+	unsolvable, solvable := `string(time) > "3"`, `age(item) > duration("26h")`
+	named := func(name, when string) v1alpha1.Rule {
+		return v1alpha1.Rule{Name: name, ForEach: "pods.items", When: when, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}
+	}
+	for name, tc := range map[string]struct {
+		conditions []string
+		rules      []v1alpha1.Rule
+		want       Unpredictable
+		predicted  bool // that the Pod is old enough
+	}{
+		"None":            {conditions: []string{"time > timestamp('2000-01-01T00:00:00Z')"}, rules: []v1alpha1.Rule{named("a", solvable)}, predicted: true},
+		"One":             {rules: []v1alpha1.Rule{named("a", solvable), named("b", unsolvable), named("c", "true")}, want: Unpredictable{Rules: []string{"b"}}, predicted: true},
+		"Several":         {rules: []v1alpha1.Rule{named("a", unsolvable), named("b", solvable), named("c", unsolvable)}, want: Unpredictable{Rules: []string{"a", "c"}}, predicted: true},
+		"Conditions":      {conditions: []string{`string(time) > "1"`}, rules: []v1alpha1.Rule{named("a", solvable)}, want: Unpredictable{Conditions: true}, predicted: true},
+		"FalseConditions": {conditions: []string{unsolvable}, rules: []v1alpha1.Rule{named("a", unsolvable)}, want: Unpredictable{Conditions: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := cluster(tc.rules...)
+			w.Conditions = tc.conditions
+			in := over(t, w, pod("a", aged))
+			in.Now = born.Add(24 * time.Hour)
+			got := ComputePlan(t.Context(), in)
+			if right := tc.predicted && got.FirstChange.Equal(born.Add(26*time.Hour+1)); right != tc.predicted {
+				t.Errorf("it predicts %s", got.FirstChange)
+			}
+			if diff := cmp.Diff(tc.want, got.Unpredictable); diff != "" || got.Unpredictable.IsAny() != (name != "None") {
+				t.Errorf("%s (%s): -want +got\n%s", got.Reason, got.Message, diff)
+			}
+		})
+	}
+}
