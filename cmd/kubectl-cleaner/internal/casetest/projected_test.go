@@ -12,11 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
-	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -83,28 +81,14 @@ func TestCasesHaveTheSamePlanOnProjectedObjects(t *testing.T) {
 	steps, kept, all := 0, 0, 0
 	for _, of := range cases {
 		t.Run(of.name, func(t *testing.T) {
-			times, err := of.readTimes()
+			d, world, err := Runner{Loader: l}.LoadCase(t.Context(), of)
 			if err != nil {
 				t.Fatal(err)
 			}
-			loader := l.Clone()
-			c, err := Runner{Loader: loader}.loadCleaner(t.Context(), loader, of)
+			projected, err := newProjecting(world, d.Cleaner)
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects, err := of.folder.ReadDocuments(filepath.Join(of.name, FileObjects))
-			if err != nil {
-				t.Fatal(err)
-			}
-			world, err := manifests.NewOfflineObjects(objects, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			projected, err := newProjecting(world, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: protection.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
 			want, got := withoutValues(d.ComputePlan(t.Context(), world)), withoutValues(d.ComputePlan(t.Context(), projected))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-whole +projected):\n%s", diff)

@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // Runner runs cases.
@@ -33,32 +34,41 @@ type Runner struct {
 
 // RunCase plans a case and compares the plan with what the case expects.
 func (r Runner) RunCase(ctx context.Context, of Case) error {
-	times, err := of.readTimes()
+	d, world, err := r.LoadCase(ctx, of)
 	if err != nil {
 		return err
+	}
+	p := d.ComputePlan(ctx, world)
+	if err := of.comparePlan(&p, d.BuildOwner(), d.Times.At, r.Update); err != nil {
+		return err
+	}
+	return checkStepsAfterPatch(ctx, d, world, &p)
+}
+
+// LoadCase loads what a case decides on, and the objects of its cluster.
+func (r Runner) LoadCase(ctx context.Context, of Case) (planning.Decision, *snapshot.Objects, error) {
+	times, err := of.readTimes()
+	if err != nil {
+		return planning.Decision{}, nil, err
 	}
 	loader := r.Loader.Clone()
 	objects, err := of.folder.ReadDocuments(filepath.Join(of.name, FileObjects))
 	if err != nil {
-		return err
+		return planning.Decision{}, nil, err
 	}
 	if err := loader.UseDefinitions(slices.Concat(r.CRDs, objects)); err != nil {
 		return err
 	}
 	c, err := r.loadCleaner(ctx, loader, of)
 	if err != nil {
-		return err
+		return planning.Decision{}, nil, err
 	}
 	world, err := manifests.NewOfflineObjects(objects, r.CRDs)
 	if err != nil {
-		return err
+		return planning.Decision{}, nil, err
 	}
 	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: protection.ProtectedNamespaces(), AllowedKinds: loader.AllowedKinds}, Times: times}
-	p := d.ComputePlan(ctx, world)
-	if err := of.comparePlan(&p, d.BuildOwner(), times.At, r.Update); err != nil {
-		return err
-	}
-	return checkStepsAfterPatch(ctx, d, world, &p)
+	return d, world, nil
 }
 
 // loadCleaner loads the Cleaner of a case, with its patch and the protected kinds that the case allows.

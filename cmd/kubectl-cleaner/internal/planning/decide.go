@@ -40,15 +40,20 @@ type Decision struct {
 
 // ComputePlan makes the plan that the operator would make of the reader's objects. It reads again what the operator would confirm.
 func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan {
+	in := d.MakeInput(ctx, r)
+	first := plan.ComputePlan(ctx, in)
+	in.Holds = first.Holds.BeganAt(d.Times.Since)
+	return applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), d.Cleaner.Work, d.Times.At)
+}
+
+// MakeInput returns what a plan of the reader's objects is made from. No `for` timer has begun.
+func (d Decision) MakeInput(ctx context.Context, r snapshot.Reader) plan.Input {
 	c, owner := d.Cleaner, d.BuildOwner()
-	in := plan.Input{
+	return plan.Input{
 		Owner: owner, Spec: c.Work, Programs: c.Programs, Protection: d.Protection, Now: d.Times.At, Release: d.Release,
 		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.Work),
 		Batch:    unlimitedBatch,
 	}
-	first := plan.ComputePlan(ctx, in)
-	in.Holds = first.Holds.BeganAt(d.Times.Since)
-	return applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), c.Work, d.Times.At)
 }
 
 // applySchedule sets the next evaluation to the next time of the schedule, or earlier to the end of a wait: between its times, a
