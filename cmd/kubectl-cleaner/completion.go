@@ -91,7 +91,10 @@ func (c flagCompletions) findFunc(command, flag string) cobra.CompletionFunc {
 	case "filename", "objects", "templates", "crds":
 		return cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "output":
-		if command == "plan" || command == "list" {
+		switch command {
+		case "forecast":
+			return cobra.FixedCompletions([]string{output.Table, output.YAML, output.JSON, formSVG, formHTML}, cobra.ShellCompDirectiveNoFileComp)
+		case "plan", "list":
 			return cobra.FixedCompletions([]string{output.Table, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)
 		}
 		return cobra.FixedCompletions([]string{outputText, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)

@@ -95,6 +95,7 @@ func TestWhatFlagsMayBecome(t *testing.T) {
 		"":                       "explain\t",
 		"plan -o ":               "table\nyaml\njson\n:4",
 		"list -o ":               "table\nyaml\njson\n:4",
+		"forecast -o ":           "table\nyaml\njson\nsvg\nhtml\n:4",
 		"version -o ":            "text\nyaml\njson\n:4",
 		"plan --color ":          "auto\nalways\nnever\n:4",
 		"plan -f ":               "yaml\nyml\njson\n:8",

@@ -193,6 +193,7 @@ func TestLive(t *testing.T) {
 			t.Errorf("a plan has changed something: %s", err)
 		}
 	})
+	t.Run("Forecast", func(t *testing.T) { testForecast(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
 	t.Run("Validate", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "validate", "-f", "-", "--live"), `kind "Nothing"`, "ClusterCleaner chosen is valid")

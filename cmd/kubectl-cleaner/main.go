@@ -142,6 +142,7 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 	change := changeCommand{out: out, cluster: t.cluster, clock: t.clock}
 	root.AddCommand(
 		(&planCommand{terminal: t.terminal, cluster: t.cluster, clock: t.clock}).newCommand(),
+		newForecastCommand(t),
 		(&testCommand{terminal: t.terminal, clock: t.clock}).newCommand(),
 		(&validateCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		explainCommand{out: out, cluster: t.cluster}.newCommand(),
@@ -171,7 +172,7 @@ type commandGroup struct {
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{cobra.Group{ID: "write", Title: "Write Cleaners:"}, []string{"plan", "rights", "test", "validate"}},
-		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "list", "resume", "run", "suspend"}},
+		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "forecast", "list", "resume", "run", "suspend"}},
 		{cobra.Group{ID: "other", Title: "Other commands:"}, nil},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/protection"
@@ -72,7 +73,14 @@ if the Cleaner has one.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
-	flags := cmd.Flags()
+	f.addInputFlags(cmd.Flags())
+	cmd.Flags().StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
+	cmd.Flags().BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, unless, for, protection, earlier rules")
+	return cmd
+}
+
+// addInputFlags adds the flags that say what a plan is made from.
+func (f *planFlags) addInputFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.file, "filename", "f", "", "file with Cleaners and ClusterCleaners, and optionally templates; - is standard input")
 	flags.StringArrayVar(&f.objects, "objects", nil, "file or folder with the objects of the cluster; may be repeated")
 	flags.StringVar(&f.at, "at", "", "time of the decision, such as 2026-01-01T00:00:00Z (default: now)")
@@ -83,9 +91,6 @@ if the Cleaner has one.`,
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
 	flags.Var(protectedkinds.NewValue(&f.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringSliceVar(&f.protectedNamespaces, "protected-namespaces", protection.ProtectedNamespaces(), "namespaces in which nothing is changed")
-	flags.BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, unless, for, protection, earlier rules")
-	flags.StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
-	return cmd
 }
 
 func (p *planCommand) run(ctx context.Context) error {
@@ -122,17 +127,12 @@ func (p *planCommand) run(ctx context.Context) error {
 
 // planOne plans a valid Cleaner.
 func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m planning.Times) (*planView, error) {
-	f := &p.flags
-	world, err := p.loadObjects(ctx, c)
+	d, world, err := p.prepareDecision(ctx, c, m)
 	if err != nil {
 		return nil, err
 	}
-	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: f.protectedNamespaces, AllowedKinds: f.allowedKinds}, Times: m}
-	if d.Release, err = p.readRelease(ctx, c, d.Protection); err != nil {
-		return nil, err
-	}
 	computed := d.ComputePlan(ctx, world)
-	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings(), counts: f.counts}
+	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings(), counts: p.flags.counts}
 	if c.Work.Mode == v1alpha1.ModeDryRun && len(computed.Steps) > 0 {
 		s.addNote("spec.mode", "Mode is DryRun: none of these steps would be carried out.")
 	}
@@ -140,6 +140,17 @@ func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m plann
 		s.addNote("spec.schedule", "Not due before "+formatTime(due)+": the operator decides again then.")
 	}
 	return s, nil
+}
+
+// prepareDecision returns what a decision is made from, and the objects to decide on.
+func (p *planCommand) prepareDecision(ctx context.Context, c *manifests.Cleaner, m planning.Times) (planning.Decision, *snapshot.Objects, error) {
+	d := planning.Decision{Cleaner: c, Protection: plan.Protection{Namespaces: p.flags.protectedNamespaces, AllowedKinds: p.flags.allowedKinds}, Times: m}
+	world, err := p.loadObjects(ctx, c)
+	if err != nil {
+		return d, nil, err
+	}
+	d.Release, err = p.readRelease(ctx, c, d.Protection)
+	return d, world, err
 }
 
 // loadCleaners reads the Cleaners to plan, and prints their problems.

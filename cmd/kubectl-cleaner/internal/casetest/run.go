@@ -57,7 +57,7 @@ func (r Runner) LoadCase(ctx context.Context, of Case) (planning.Decision, *snap
 		return planning.Decision{}, nil, err
 	}
 	if err := loader.UseDefinitions(slices.Concat(r.CRDs, objects)); err != nil {
-		return err
+		return planning.Decision{}, nil, err
 	}
 	c, err := r.loadCleaner(ctx, loader, of)
 	if err != nil {

@@ -8,6 +8,7 @@ package manifests
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,6 +93,16 @@ func (in Input) ReadDocuments(path string) ([]*Document, error) {
 		return err
 	})
 	return all, err
+}
+
+// NewDocument returns the document of an object that does not come from a file. The name stands for the file.
+func NewDocument(name string, object map[string]any) (*Document, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	d := &Document{File: name, Line: 1, text: text}
+	return d, d.DecodeJSON(text)
 }
 
 // parseDocuments splits a text into documents and parses them.

@@ -1,0 +1,164 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
+)
+
+// predictCluster predicts the named Cleaner of the cluster, or all that are meant. One that cannot be predicted keeps none of the others
+// from it.
+func (f *forecastCommand) predictCluster(ctx context.Context, d *forecast.Document, times planning.Times, args []string) error {
+	cleaners, err := f.listCleaners(ctx, args)
+	if err != nil {
+		return err
+	}
+	loader, err := f.loadClusterTemplates(ctx)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for _, u := range cleaners {
+		if err := f.predictLive(ctx, loader, d, u, times); err != nil {
+			problems = append(problems, fmt.Errorf("cannot predict %s: %w", nameOwnerOf(u), err))
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	if len(d.Cleaners) == 0 {
+		return errors.Join(problems...)
+	}
+	for _, p := range problems {
+		f.terminal.printWarning(p)
+	}
+	return nil
+}
+
+// nameOwnerOf names a Cleaner for messages.
+func nameOwnerOf(u *unstructured.Unstructured) string {
+	if u.GetNamespace() == "" {
+		return u.GetKind() + " " + u.GetName()
+	}
+	return u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+}
+
+// listCleaners returns the Cleaner of the argument, all of the namespace, or all of the cluster.
+func (f *forecastCommand) listCleaners(ctx context.Context, args []string) ([]*unstructured.Unstructured, error) {
+	if len(args) == 1 {
+		named, err := f.cluster.findCleaner(args[0])
+		if err != nil {
+			return nil, err
+		}
+		u, err := named.get(ctx)
+		return []*unstructured.Unstructured{u}, err
+	}
+	from, err := f.cluster.newClusterClient()
+	if err != nil {
+		return nil, err
+	}
+	cleaners := from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners"))
+	if !f.allNamespaces {
+		namespace, err := f.cluster.readNamespace()
+		if err != nil {
+			return nil, fmt.Errorf("cannot find the namespace: %w; set it with -n", err)
+		}
+		return listAll(ctx, cleaners.Namespace(namespace), "cleaners")
+	}
+	all, err := listAll(ctx, from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")), "clustercleaners")
+	if err != nil {
+		return nil, err
+	}
+	more, err := listAll(ctx, cleaners, "cleaners")
+	return append(all, more...), err
+}
+
+// listAll lists the objects of a resource.
+func listAll(ctx context.Context, in dynamic.ResourceInterface, what string) ([]*unstructured.Unstructured, error) {
+	var all []*unstructured.Unstructured
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return in.List(ctx, o) })
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		if u, ok := o.(*unstructured.Unstructured); ok {
+			all = append(all, u)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list %s: %w", what, err)
+	}
+	return all, nil
+}
+
+// loadClusterTemplates returns a loader with the templates of the cluster, instead of those that are shipped, and with those of the flags.
+func (f *forecastCommand) loadClusterTemplates(ctx context.Context) (*manifests.Loader, error) {
+	from, err := f.cluster.newClusterClient()
+	if err != nil {
+		return nil, err
+	}
+	templates, err := listAll(ctx, from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleanertemplates")), "cleanertemplates")
+	if err != nil {
+		return nil, err
+	}
+	documents, err := f.terminal.in.ReadPaths(f.flags.templates)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range templates {
+		read, err := documentOf(t)
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, read)
+	}
+	l, err := manifests.NewLoader()
+	if err != nil {
+		return nil, err
+	}
+	l.AllowedKinds = f.flags.allowedKinds
+	for _, found := range l.AddTemplates(ctx, documents) {
+		f.terminal.printProblem(found)
+	}
+	return l, nil
+}
+
+// documentOf returns an object of the cluster as a document, without what only the cluster writes.
+func documentOf(u *unstructured.Unstructured) (*manifests.Document, error) {
+	own := u.DeepCopy()
+	own.SetManagedFields(nil)
+	return manifests.NewDocument(nameOwnerOf(u), own.Object)
+}
+
+// predictLive predicts a Cleaner of the cluster, from where its status says it is.
+func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loader, d *forecast.Document, u *unstructured.Unstructured, times planning.Times) error {
+	read, err := documentOf(u)
+	if err != nil {
+		return err
+	}
+	c := loader.LoadCleaner(ctx, read, nil)
+	if c.IsInvalid() {
+		return manifests.JoinErrors(c.Problems)
+	}
+	in := forecast.Input{}
+	state := c.Owner.State()
+	if f.flags.since == "" {
+		in.Waiting = state.Pending
+	}
+	if state.LastScheduleTime != nil {
+		in.LastTick = state.LastScheduleTime.Time
+	}
+	return f.predictCleaner(ctx, d, c, times, in)
+}
