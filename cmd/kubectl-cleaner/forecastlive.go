@@ -153,7 +153,10 @@ func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loa
 		return manifests.JoinErrors(c.Problems)
 	}
 	in := forecast.Input{}
-	state := c.Owner.State()
+	state, err := readState(u)
+	if err != nil {
+		return err
+	}
 	if f.flags.since == "" {
 		in.Waiting = state.Pending
 	}
@@ -161,4 +164,16 @@ func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loa
 		in.LastTick = state.LastScheduleTime.Time
 	}
 	return f.predictCleaner(ctx, d, c, times, in)
+}
+
+// readState returns the status of a Cleaner, which a document of a file does not have.
+func readState(u *unstructured.Unstructured) (*v1alpha1.CleanerStatus, error) {
+	owner, ok := manifests.NewObject(u.GetKind()).(v1alpha1.Owner)
+	if !ok {
+		return nil, fmt.Errorf("it is a %s", u.GetKind())
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
+		return nil, fmt.Errorf("cannot read its status: %w", err)
+	}
+	return owner.State(), nil
 }
