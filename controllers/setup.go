@@ -11,6 +11,9 @@ import (
 	"runtime"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -141,6 +145,16 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err := metrics.RegisterClockSkew(ctrlmetrics.Registry, opts.Skew.EstimateSkew); err != nil {
 		return err
 	}
+	if err := metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
+		select {
+		case <-mgr.Elected():
+			return listReadiness(mgr.GetClient())
+		default: // another process says it
+			return nil, nil
+		}
+	}); err != nil {
+		return err
+	}
 	contain.SetObserver(func(p *contain.Panic) {
 		count.CountPanic()
 		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
@@ -222,6 +236,31 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 		}).
 		Complete(r)
+}
+
+// listReadiness returns whether each Cleaner and ClusterCleaner is ready, by its status as the cache knows it.
+func listReadiness(c client.Reader) ([]metrics.Readiness, error) {
+	var out []metrics.Readiness
+	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
+		if err := c.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("cannot list what is ready: %w", err)
+		}
+		if err := apimeta.EachListItem(list, func(o apiruntime.Object) error {
+			owner, ok := o.(v1alpha1.Owner)
+			if !ok {
+				return fmt.Errorf("cannot say whether a %T is ready", o)
+			}
+			r := metrics.Readiness{Namespace: owner.GetNamespace(), Name: owner.GetName()}
+			if known := apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionReady); known != nil {
+				r.Reason, r.Ready = known.Reason, known.Status != metav1.ConditionFalse
+			}
+			out = append(out, r)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // newClients returns a factory of clients, and the operator's own set.

@@ -70,18 +70,22 @@ func TestFlags(t *testing.T) {
 // The table of metrics in docs/operations.md has the collectors' names, and no others.
 func TestMetrics(t *testing.T) {
 	want := map[string]bool{}
-	ast.Inspect(parse(t, "controllers/internal/metrics/metrics.go"), func(n ast.Node) bool {
-		field, ok := n.(*ast.KeyValueExpr)
-		if !ok {
+	for _, file := range []string{"metrics.go", "readiness.go"} {
+		ast.Inspect(parse(t, "controllers/internal/metrics/"+file), func(n ast.Node) bool {
+			field, ok := n.(*ast.KeyValueExpr)
+			if !ok {
+				return true
+			}
+			key, isIdent := field.Key.(*ast.Ident)
+			name, isLiteral := field.Value.(*ast.BasicLit)
+			if isIdent && isLiteral && key.Name == "Name" {
+				want[text(t, name)] = true
+			}
 			return true
-		}
-		if key, ok := field.Key.(*ast.Ident); ok && key.Name == "Name" {
-			want[text(t, field.Value)] = true
-		}
-		return true
-	})
-	if len(want) < 10 {
-		t.Fatalf("metrics.go has only the metrics %v", want)
+		})
+	}
+	if len(want) < 10 || !want["cleaner_ready"] {
+		t.Fatalf("the package has only the metrics %v", want)
 	}
 	got := map[string]bool{}
 	for _, row := range readPage(t, "docs/operations.md").rows() {

@@ -1,0 +1,51 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/metrics"
+)
+
+// What is ready is said of Cleaners and of ClusterCleaners, by their condition. A run is no fault, and who was never looked at is not ready.
+func TestListReadiness(t *testing.T) {
+	scheme := apiruntime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	b := fake.NewClientBuilder().WithScheme(scheme)
+	for name, status := range map[string]metav1.ConditionStatus{"false": metav1.ConditionFalse, "true": metav1.ConditionTrue, "running": metav1.ConditionUnknown} {
+		st := v1alpha1.CleanerStatus{Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: "Other"}, {Type: v1alpha1.ConditionReady, Status: status, Reason: "Why"},
+		}}
+		b.WithObjects(
+			&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: st},
+			&v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: st},
+		)
+	}
+	c := b.WithObjects(&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}).Build()
+	got, err := listReadiness(c)
+	must(t, err)
+	slices.SortFunc(got, func(a, b metrics.Readiness) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	want := []metrics.Readiness{
+		{Name: "false", Reason: "Why"}, {Name: "running", Reason: "Why", Ready: true}, {Name: "true", Reason: "Why", Ready: true},
+		{Namespace: "shop", Name: "false", Reason: "Why"}, {Namespace: "shop", Name: "new"}, {Namespace: "shop", Name: "running", Reason: "Why", Ready: true},
+		{Namespace: "shop", Name: "true", Reason: "Why", Ready: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if _, err := listReadiness(fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build()); err == nil {
+		t.Error("a list that cannot be read is no error")
+	}
+}
