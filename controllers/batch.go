@@ -400,6 +400,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 	}
 	w.decideAgain(ctx)
 	if w.callsForItself() { // throttle it to MinInterval
+		w.pass.callsItself = true
 		w.decision.Next = monotime.ChooseEarlier(w.decision.Next, w.pass.r.clock.Now().Add(w.pass.r.opts.MinInterval))
 		return allDecided
 	}

@@ -118,6 +118,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		return ctrl.Result{}, err
 	}
 	defer p.endPass()
+	mem.due.NoteWake(r.clock.Now())
 	ctx = p.share.BindContext(ctx)
 	if ok, err := p.checkRecordAndRequest(ctx); !ok {
 		return p.sleepUntil(ctx, r.clock.Now().Add(keyRetry), err)
@@ -129,6 +130,9 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		p.evaluator.dropInterests()
 	}
 	if err != nil || wait.Kind != life.Evaluate {
+		if p.store.Draft.State().Run == nil || life.IsPaused(p.store.Draft.Common()) {
+			mem.due.NoteDone()
+		}
 		return p.restUntil(ctx, wait.Until, err)
 	}
 	if p.clients, err = r.clientsBySpec(p.store.Draft, &p.assignment, mem); err != nil {
@@ -143,6 +147,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	// C. Compile.
 	programs, until, err := p.prepareEvaluation(ctx)
 	if programs == nil {
+		mem.due.NoteDone() // nothing is due while it may not be evaluated
 		return p.sleepUntil(ctx, until, err)
 	}
 	return p.evaluateAndAct(ctx, programs)
@@ -213,6 +218,8 @@ type pass struct {
 	inLine bool
 	// committed says that this pass has committed a run.
 	committed bool
+	// callsItself says that a rule wants more of the objects that it has just changed, and of no others.
+	callsItself bool
 	// waits says that the schedule is not due: the pass decides, but does nothing.
 	waits bool
 
@@ -411,6 +418,7 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	if due.After(now) && due.Before(until) {
 		until = due
 	}
+	p.mem.due.ExpectAt(until)
 	// A timer that fires early only causes one more evaluation. At least 1 ms, because RequeueAfter 0 means no requeue.
 	return ctrl.Result{RequeueAfter: max(until.Sub(now), time.Millisecond)}, nil
 }

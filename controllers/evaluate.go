@@ -89,6 +89,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		return p.sleepUntil(ctx, p.r.clock.Now().Add(memoryRetry), nil)
 	}
 	if p.waits { // what rules wait for was checked; nothing is done
+		p.mem.due.NoteDone()
 		p.reportScheduled()
 		return p.sleepUntil(ctx, p.evaluator.askAgain(reportedPlan{decision}), p.recurrence.recordTick(ctx))
 	}
@@ -104,6 +105,9 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 		p.mem.forgetUnconfirmed()
 		err = p.recurrence.endTick(ctx, decision)
 	}
+	if !p.isWorkLeft(decision) {
+		p.mem.due.NoteDone()
+	}
 	if p.committed {
 		wait, err := p.openRun.carryOn(ctx)
 		return p.restUntil(ctx, wait.Until, err)
@@ -116,6 +120,19 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	p.reportEvaluated(in, result)
 	measureFindings(p)
 	return p.sleepUntil(ctx, p.evaluator.askAgain(result), err)
+}
+
+// isWorkLeft reports whether the pass leaves something undone that is due. What a rule wants of objects because of its own actions on them is
+// due when it is evaluated next.
+func (p *pass) isWorkLeft(first plan.Plan) bool {
+	switch {
+	case p.isDryRun(), p.callsItself:
+		return false
+	case p.store.Draft.Common().IsRecurring():
+		return p.wanted != nil && p.recurrence.hasStepsLeft(*p.wanted)
+	default:
+		return first.Verdict == v1alpha1.VerdictAct
+	}
 }
 
 // evaluator reads the targets and computes plans.
@@ -178,8 +195,8 @@ func (e *evaluator) dropInterests() {
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
 func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
-	now := e.pass.r.clock.Now()                                                      // not after the snapshot
-	e.pass.mem.checks.NoteChange(e.pass.r.watches.News.TakeChange(e.pass.store.Key)) // before it: what comes in between is checked twice
+	now := e.pass.r.clock.Now() // not after the snapshot
+	e.takeChange()              // before it: what comes in between is checked twice
 	if since := e.pass.mem.checks.UnseenSince(now, 2*e.pass.r.opts.MinInterval+e.pass.mem.took); !since.IsZero() {
 		e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(since)
 	}
@@ -311,9 +328,16 @@ func followCleaner(ctx context.Context, p *pass) (_ context.Context, end func())
 	return following, end
 }
 
+// takeChange records when something changed first that was not seen yet.
+func (e *evaluator) takeChange() {
+	at := e.pass.r.watches.News.TakeChange(e.pass.store.Key)
+	e.pass.mem.checks.NoteChange(at)
+	e.pass.mem.due.NoteChange(at)
+}
+
 // skipCheck records that this pass ends without a check whether the items that wait for `for` still match.
 func (e *evaluator) skipCheck(now time.Time) {
-	e.pass.mem.checks.NoteChange(e.pass.r.watches.News.TakeChange(e.pass.store.Key))
+	e.takeChange()
 	e.pass.mem.checks.Skipped = true
 	e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(e.pass.mem.checks.BlindSince(now))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/duesince"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -46,6 +47,8 @@ type rebuilt struct {
 	triggers triggers.Memory
 	pauses
 	checks timergaps.Checks
+	// due is since when work is due.
+	due duesince.Record
 	remembered.Items
 	// refusal says what was refused last while mode is DryRun, and why.
 	refusal string

@@ -32,7 +32,7 @@ func TestListReadiness(t *testing.T) {
 		)
 	}
 	c := b.WithObjects(&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}).Build()
-	got, err := listReadiness(c)
+	got, err := listReadiness(t.Context(), c)
 	must(t, err)
 	slices.SortFunc(got, func(a, b metrics.Readiness) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
@@ -45,7 +45,7 @@ func TestListReadiness(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if _, err := listReadiness(fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build()); err == nil {
+	if _, err := listReadiness(t.Context(), fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build()); err == nil {
 		t.Error("a list that cannot be read is no error")
 	}
 }

@@ -138,21 +138,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the environment of expressions: %w", err)
 	}
-	count, err := metrics.New(ctrlmetrics.Registry)
+	count, err := registerMetrics(mgr, opts.Skew)
 	if err != nil {
-		return err
-	}
-	if err := metrics.RegisterClockSkew(ctrlmetrics.Registry, opts.Skew.EstimateSkew); err != nil {
-		return err
-	}
-	if err := metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
-		select {
-		case <-mgr.Elected():
-			return listReadiness(mgr.GetClient())
-		default: // another process says it
-			return nil, nil
-		}
-	}); err != nil {
 		return err
 	}
 	contain.SetObserver(func(p *contain.Panic) {
@@ -238,11 +225,30 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Complete(r)
 }
 
+// registerMetrics registers the metrics of this process.
+func registerMetrics(mgr ctrl.Manager, clocks *skew.Meter) (*metrics.Metrics, error) {
+	count, err := metrics.New(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	if err := metrics.RegisterClockSkew(ctrlmetrics.Registry, clocks.EstimateSkew); err != nil {
+		return nil, err
+	}
+	return count, metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
+		select {
+		case <-mgr.Elected():
+			return listReadiness(context.Background(), mgr.GetClient()) //nolint:forbidigo // a scrape has no context, and a cache is read
+		default: // another process says it
+			return nil, nil
+		}
+	})
+}
+
 // listReadiness returns whether each Cleaner and ClusterCleaner is ready, by its status as the cache knows it.
-func listReadiness(c client.Reader) ([]metrics.Readiness, error) {
+func listReadiness(ctx context.Context, c client.Reader) ([]metrics.Readiness, error) {
 	var out []metrics.Readiness
 	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
-		if err := c.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("cannot list what is ready: %w", err)
 		}
 		if err := apimeta.EachListItem(list, func(o apiruntime.Object) error {

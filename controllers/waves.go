@@ -14,6 +14,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/reportdedup"
@@ -192,7 +193,7 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.recordIdle(s, out, now)
 		return true
 	}
-	b.pass.journal.TellOutcome(s, out.Answer, b.decidedAt())
+	b.pass.journal.TellOutcome(s, out.Answer, actionlog.Moments{Decided: b.decidedAt(), Due: b.dueSince(s)})
 	switch out.Kind {
 	case life.AnswerUnsent:
 		b.unsent = true
@@ -437,6 +438,11 @@ func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error)
 	}
 	fingerprint, err := o.executor.pass.r.fingerprintOf(ctx, c)
 	return err == nil && fingerprint == o.executor.pass.store.Draft.State().Run.Decides, err
+}
+
+// dueSince is since when a step is due, as far as this process knows.
+func (b *executor) dueSince(s *plan.Step) time.Time {
+	return monotime.ChooseEarlier(b.pass.mem.Backoff[s.Object.UID].First, b.pass.mem.due.SinceOr(b.decidedAt()))
 }
 
 // decidedAt is when it was decided to act.

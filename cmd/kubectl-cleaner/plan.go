@@ -159,6 +159,9 @@ func (p *planCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner, e
 	if err != nil {
 		return nil, err
 	}
+	if err := p.openCluster(l); err != nil {
+		return nil, err
+	}
 	own, err := manifests.SelectCleaners(p.flags.file, documents)
 	if err != nil {
 		return nil, err
@@ -223,9 +226,6 @@ func (p *planCommand) prepareLoader(ctx context.Context) (*manifests.Loader, []*
 	}
 	more, err := in.ReadPaths(f.templates)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := p.openCluster(l); err != nil {
 		return nil, nil, err
 	}
 	wrong := false

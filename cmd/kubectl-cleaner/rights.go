@@ -115,9 +115,14 @@ func (r *rightsCommand) makeObjects(ctx context.Context, operator rbacv1.Subject
 
 // loadCleaners reads the Cleaners of the file.
 func (r *rightsCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner, error) {
+	p := planCommand{terminal: r.terminal, cluster: r.cluster, flags: planFlags{file: r.file, templates: r.templates, allowedKinds: r.allowedKinds}}
+	l, documents, err := p.prepareLoader(ctx)
+	if err != nil {
+		return nil, err
+	}
 	kinds := validateCommand{terminal: r.terminal, cluster: r.cluster}
 	kinds.flags.live = r.live
-	found, err := kinds.newKindFinder()
+	found, err := kinds.newKindFinder(l)
 	if err != nil {
 		return nil, err
 	}
@@ -130,14 +135,12 @@ func (r *rightsCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner,
 		if err != nil {
 			return nil, err
 		}
+		if err := l.UseDefinitions(definitions); err != nil {
+			return nil, err
+		}
 		found = func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }
 	}
 	r.served = found
-	p := planCommand{terminal: r.terminal, cluster: r.cluster, flags: planFlags{file: r.file, templates: r.templates, allowedKinds: r.allowedKinds}}
-	l, documents, err := p.prepareLoader(ctx)
-	if err != nil {
-		return nil, err
-	}
 	own, err := manifests.SelectCleaners(r.file, documents)
 	if err != nil {
 		return nil, err

@@ -293,8 +293,11 @@ func (p *Journal) TellIdle(s *plan.Step) {
 	p.RememberNews(p.NewAction(s, "changes nothing, and is not sent again until the object or the rule changes"))
 }
 
+// Moments are when a step was decided on, and since when it is due.
+type Moments struct{ Decided, Due time.Time }
+
 // TellOutcome counts the outcome of a step in the metrics, and adds it to status.lastActions.
-func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
+func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, at Moments) {
 	action := func(result string) { p.RememberActions(p.NewAction(s, result)) }
 	did := wordsOf(s.Verb).result
 	if s.Reason != "" {
@@ -329,7 +332,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, decided time.Time) {
 	if s.Verb == plan.VerbDelete {
 		p.To.Metrics.CountDeletion(s.Object.Resource.Group, s.Object.Resource.Resource, result)
 	}
-	p.countAnswer(s.Rule, s.Verb, a, decided)
+	p.countAnswer(s, a, at)
 }
 
 // TellTerminating warns of what is deleted and held by finalizers when a run ends.
@@ -374,18 +377,19 @@ func (p *Journal) GiveUp(ctx context.Context) {
 	}
 }
 
-// countAnswer counts what was answered to an action that was decided at a moment.
-func (p *Journal) countAnswer(rule string, verb plan.Verb, a life.Answer, decided time.Time) {
+// countAnswer counts what was answered to an action, and how long it took until it was done.
+func (p *Journal) countAnswer(s *plan.Step, a life.Answer, at Moments) {
 	results := map[life.AnswerKind]string{
 		life.AnswerDone: "done", life.AnswerNotFound: "gone", life.AnswerReplaced: "gone", life.AnswerRefused: "refused", life.AnswerLost: "lost", life.AnswerUnknown: "lost", life.AnswerConflict: "conflict",
 	}
-	key := p.of.Key
+	key, rule := p.of.Key, s.Rule
 	if !p.of.Draft.Common().IsRecurring() { // there may be one for each thing that is cleaned
 		key, rule = types.NamespacedName{}, ""
 	}
-	p.To.Metrics.CountAction(key, rule, string(verb), results[a.Kind])
-	if a.Kind == life.AnswerDone && (verb == plan.VerbDelete || verb == plan.VerbEvict) {
-		p.To.Metrics.ObserveDelay(p.To.Clock.Since(decided))
+	p.To.Metrics.CountAction(key, rule, string(s.Verb), results[a.Kind])
+	if a.Kind == life.AnswerDone && s.IsChange() {
+		ends := s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict
+		p.To.Metrics.ObserveDelay(metrics.Delay{Due: p.To.Clock.Since(at.Due), Decided: p.To.Clock.Since(at.Decided), Ends: ends})
 	}
 }
 

@@ -111,7 +111,7 @@ func TestTellOutcome(t *testing.T) {
 			j, _, registry := newTestJournal(t, v1alpha1.LifecycleRecurring)
 			s := deletePod("a")
 			for range 2 { // the second time it is no news that it is refused
-				j.TellOutcome(&s, tc.answer, now)
+				j.TellOutcome(&s, tc.answer, Moments{Decided: now, Due: now})
 			}
 			var shown []string
 			for _, a := range j.mem.Actions {
@@ -141,7 +141,7 @@ func TestTellOutcome(t *testing.T) {
 func TestCleanersThatCleanOnceHaveNoSeries(t *testing.T) {
 	j, _, registry := newTestJournal(t, v1alpha1.LifecycleOnce)
 	s := deletePod("a")
-	j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
+	j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, Moments{Decided: now, Due: now})
 	if got := series(t, registry, "cleaner_actions_total"); !slices.Equal(got, []string{"  done  delete 1"}) {
 		t.Errorf("metrics: %q", got)
 	}
@@ -188,7 +188,7 @@ func TestTellFinalizers(t *testing.T) {
 	if !slices.Equal(to.heard, want) {
 		t.Errorf("it says %q", to.heard)
 	}
-	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDone}, now)
+	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDone}, Moments{Decided: now, Due: now})
 	if got := j.mem.Actions[len(j.mem.Actions)-1].Result; got != "finalizer removed" {
 		t.Errorf("the action says %q", got)
 	}
@@ -380,7 +380,7 @@ func TestSendReport(t *testing.T) {
 			j.of.API.Client, j.of.API.Lease = &refusing{api, tc.refuses}, leading{}
 			j.of.Stored.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
 			s := deletePod("a")
-			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, now)
+			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, Moments{Decided: now, Due: now})
 			var err error
 			for range max(1, tc.refuses) {
 				_, err = j.SendReport(t.Context(), now)

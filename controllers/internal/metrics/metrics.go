@@ -35,6 +35,7 @@ type Metrics struct {
 	deletions      *prometheus.CounterVec
 	actions        *prometheus.CounterVec
 	delay          prometheus.Histogram
+	dueDelay       prometheus.Histogram
 	pending        *prometheus.GaugeVec
 	failing        *prometheus.GaugeVec
 	findings       *prometheus.GaugeVec
@@ -94,6 +95,10 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Name: "cleaner_deletion_delay_seconds", Help: "Time from the decision to the deletion or eviction of an object.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 10),
 		}),
+		dueDelay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "cleaner_action_delay_seconds", Help: "Time from the moment at which an action on an object became due to the action.",
+			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400},
+		}),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_pending_items", Help: "Items that are waiting for the for of a rule.",
 		}, []string{"namespace", "cleaner"}),
@@ -141,8 +146,15 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 		}),
 	}
+	// What has not happened yet is 0, or Prometheus would not see it increase the first time.
+	for _, result := range []string{"Completed", "Partial", "Abandoned"} {
+		m.runs.WithLabelValues(result)
+	}
+	for _, result := range []string{"reached", "compared", "failed"} {
+		m.proofs.WithLabelValues(result)
+	}
 	for _, c := range []prometheus.Collector{
-		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.ruleItems, m.informers, m.objects, m.panics,
+		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.dueDelay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.ruleItems, m.informers, m.objects, m.panics,
 		m.queued, m.queueTime,
 	} {
 		if err := r.Register(c); err != nil {
@@ -191,8 +203,20 @@ func (m *Metrics) CountAction(key types.NamespacedName, rule, verb, result strin
 	m.actions.WithLabelValues(n.namespace, n.cleaner, n.rule, verb, result).Inc()
 }
 
-// ObserveDelay says how long after it was decided an object was deleted or evicted.
-func (m *Metrics) ObserveDelay(by time.Duration) { m.delay.Observe(by.Seconds()) }
+// Delay is how long an action took since it was due, and since it was decided on.
+type Delay struct {
+	Due, Decided time.Duration
+	// Ends says that the action deletes or evicts its object.
+	Ends bool
+}
+
+// ObserveDelay says how long an action took that was done.
+func (m *Metrics) ObserveDelay(d Delay) {
+	m.dueDelay.Observe(d.Due.Seconds())
+	if d.Ends {
+		m.delay.Observe(d.Decided.Seconds())
+	}
+}
 
 // SetItems says how many items of a Cleaner wait, and of how many an expression gives an error. It holds until it is said
 // again, or ForgetCleaner is called.

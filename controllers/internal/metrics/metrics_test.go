@@ -22,7 +22,8 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 	}
 	m.ObserveEvaluation("Wait", 3*time.Millisecond, 3, 5)
 	m.CountAction(types.NamespacedName{}, "", "delete", "done")
-	m.ObserveDelay(2 * time.Second)
+	m.ObserveDelay(Delay{Due: 3 * time.Hour, Decided: 2 * time.Second, Ends: true})
+	m.ObserveDelay(Delay{Due: 20 * time.Millisecond, Decided: time.Second}) // of a patch
 	shop, stock := types.NamespacedName{Namespace: "shop", Name: "orphans"}, types.NamespacedName{Namespace: "stock", Name: "orphans"}
 	m.CountAction(shop, "unowned", "evict", "refused")
 	m.CountAction(stock, "unowned", "evict", "refused")
@@ -50,6 +51,25 @@ func TestMetricsSayWhatWasCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
+# HELP cleaner_action_delay_seconds Time from the moment at which an action on an object became due to the action.
+# TYPE cleaner_action_delay_seconds histogram
+cleaner_action_delay_seconds_bucket{le="0.1"} 1
+cleaner_action_delay_seconds_bucket{le="0.25"} 1
+cleaner_action_delay_seconds_bucket{le="0.5"} 1
+cleaner_action_delay_seconds_bucket{le="1"} 1
+cleaner_action_delay_seconds_bucket{le="2.5"} 1
+cleaner_action_delay_seconds_bucket{le="5"} 1
+cleaner_action_delay_seconds_bucket{le="10"} 1
+cleaner_action_delay_seconds_bucket{le="30"} 1
+cleaner_action_delay_seconds_bucket{le="60"} 1
+cleaner_action_delay_seconds_bucket{le="300"} 1
+cleaner_action_delay_seconds_bucket{le="900"} 1
+cleaner_action_delay_seconds_bucket{le="3600"} 1
+cleaner_action_delay_seconds_bucket{le="14400"} 2
+cleaner_action_delay_seconds_bucket{le="86400"} 2
+cleaner_action_delay_seconds_bucket{le="+Inf"} 2
+cleaner_action_delay_seconds_sum 10800.02
+cleaner_action_delay_seconds_count 2
 # HELP cleaner_actions_total Actions on objects, by verb and response; for Recurring Cleaners also by namespace, name and rule.
 # TYPE cleaner_actions_total counter
 cleaner_actions_total{cleaner="",namespace="",result="done",rule="",verb="delete"} 1
@@ -100,6 +120,8 @@ cleaner_events_dropped_total{reason="full"} 7
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
 # HELP cleaner_freshness_proofs_total Proofs that a watch is as new as the API server, by result.
 # TYPE cleaner_freshness_proofs_total counter
+cleaner_freshness_proofs_total{result="compared"} 0
+cleaner_freshness_proofs_total{result="failed"} 0
 cleaner_freshness_proofs_total{result="reached"} 1
 # HELP cleaner_panics_total Panics of the operator. Each cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter
@@ -135,7 +157,9 @@ cleaner_rule_items_total{result="evaluated"} 3
 cleaner_rule_items_total{result="reused"} 5
 # HELP cleaner_runs_total Finished runs, by result.
 # TYPE cleaner_runs_total counter
+cleaner_runs_total{result="Abandoned"} 0
 cleaner_runs_total{result="Completed"} 1
+cleaner_runs_total{result="Partial"} 0
 # HELP cleaner_sink_deliveries_total Attempts to deliver an event to a sink, by result.
 # TYPE cleaner_sink_deliveries_total counter
 cleaner_sink_deliveries_total{result="delivered"} 1

@@ -69,6 +69,22 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// The first failure in a row is remembered.
+func TestFirstFailure(t *testing.T) {
+	f := Failures{}
+	f.RecordFailure("u", "no", born)
+	f.RecordConflict("u", 1, born.Add(time.Minute))
+	f.RecordFailure("u", "no", born.Add(time.Hour))
+	if got := f["u"].First; !got.Equal(born) {
+		t.Errorf("the first failure was at %s", got)
+	}
+	f.ForgetObject("u")
+	f.RecordFailure("u", "no", born.Add(3*time.Hour))
+	if got := f["u"].First; !got.Equal(born.Add(3 * time.Hour)) {
+		t.Errorf("the first failure after it was at %s", got)
+	}
+}
+
 func TestRecreations(t *testing.T) {
 	now, r := born, Recreations{}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}

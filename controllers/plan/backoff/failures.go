@@ -27,6 +27,8 @@ type Failures map[types.UID]Failure
 
 // Failure is how one object waits.
 type Failure struct {
+	// First is when the first attempt in a row failed.
+	First time.Time
 	// Until is when it may be acted on again.
 	Until time.Time
 	// Wait is how long it waits; doubled with each failure.
@@ -55,6 +57,9 @@ func (f Failures) RecordConflict(uid types.UID, times int, now time.Time) {
 }
 
 func (f Failure) doubleWait(why string, now time.Time) Failure {
+	if f.First.IsZero() {
+		f.First = now
+	}
 	f.Wait = DoubleWait(f.Wait)
 	f.Until, f.Why = now.Add(f.Wait), why
 	return f
