@@ -5,6 +5,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -231,17 +232,14 @@ func registerMetrics(mgr ctrl.Manager, clocks *skew.Meter) (*metrics.Metrics, er
 	if err != nil {
 		return nil, err
 	}
-	if err := metrics.RegisterClockSkew(ctrlmetrics.Registry, clocks.EstimateSkew); err != nil {
-		return nil, err
-	}
-	return count, metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
+	return count, errors.Join(metrics.RegisterClockSkew(ctrlmetrics.Registry, clocks.EstimateSkew), metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
 		select {
 		case <-mgr.Elected():
 			return listReadiness(context.Background(), mgr.GetClient()) //nolint:forbidigo // a scrape has no context, and a cache is read
 		default: // another process says it
 			return nil, nil
 		}
-	})
+	}))
 }
 
 // listReadiness returns whether each Cleaner and ClusterCleaner is ready, by its status as the cache knows it.

@@ -193,7 +193,8 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 		b.recordIdle(s, out, now)
 		return true
 	}
-	b.pass.journal.TellOutcome(s, out.Answer, actionlog.Moments{Decided: b.decidedAt(), Due: b.dueSince(s)})
+	due := monotime.ChooseEarlier(b.pass.mem.Backoff[uid].First, b.pass.mem.due.SinceOr(b.decidedAt())) // as far as this process knows
+	b.pass.journal.TellOutcome(s, out.Answer, actionlog.Moments{Decided: b.decidedAt(), Due: due})
 	switch out.Kind {
 	case life.AnswerUnsent:
 		b.unsent = true
@@ -438,11 +439,6 @@ func (o *stepGuard) mayGoOn(ctx context.Context, c v1alpha1.Owner) (bool, error)
 	}
 	fingerprint, err := o.executor.pass.r.fingerprintOf(ctx, c)
 	return err == nil && fingerprint == o.executor.pass.store.Draft.State().Run.Decides, err
-}
-
-// dueSince is since when a step is due, as far as this process knows.
-func (b *executor) dueSince(s *plan.Step) time.Time {
-	return monotime.ChooseEarlier(b.pass.mem.Backoff[s.Object.UID].First, b.pass.mem.due.SinceOr(b.decidedAt()))
 }
 
 // decidedAt is when it was decided to act.

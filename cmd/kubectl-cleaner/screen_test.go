@@ -91,7 +91,7 @@ const hostileRules = `
   - {name: steps, forEach: maps.items, when: "true", reason: "'TEXT'", actions: [{report: {}}]}
   - {name: withheld, forEach: maps.items, when: "true", actions: [{delete: {}}]}
   - {name: pending, forEach: maps.items, when: "true", for: 1h, actions: [{report: {}}]}
-  - {name: keys, forEach: maps.items, when: "item.nothing == 1", actions: [{report: {}}]}
+  - {name: keys, forEach: maps.items, when: "item.data.nothing == '1'", actions: [{report: {}}]}
   - {name: errors, forEach: pods.items, when: "{'a': true}['TEXT']", actions: [{report: {}}]}
 `
 

@@ -22,7 +22,7 @@ var (
 )
 
 // written is a document as a program reads it.
-func written(t *testing.T, d Plan) any {
+func written(t *testing.T, d any) any {
 	t.Helper()
 	text, err := json.Marshal(d)
 	if err != nil {
@@ -185,6 +185,10 @@ func TestWriteCounts(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, WriteCounts(&p)); diff != "" {
 		t.Errorf("counts: -want +got\n%s", diff)
+	}
+	names := `{"rule": "old", "items": 9, "matched": 8, "kept": 1, "spared": 1, "waiting": 1, "protected": 1, "shadowed": 2, "errors": 3, "acted": 1}`
+	if diff := cmp.Diff(parsed(t, names), written(t, want[0])); diff != "" {
+		t.Errorf("names of counts: -want +got\n%s", diff)
 	}
 	if empty := WriteCounts(&plan.Plan{}); len(empty) != 0 {
 		t.Errorf("a plan without rules has counts: %v", empty)
