@@ -4,6 +4,8 @@
 package celenv
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,5 +116,68 @@ func TestComparisonsThatHardlyHold(t *testing.T) {
 		if got := strings.Join(likely, "\n"); got != want || len(errs) > 0 {
 			t.Errorf("%s:\n got %s\nwant %s\n and %q", when, got, want, errs)
 		}
+	}
+}
+
+// Nothing is said of a value that may be something else as well.
+func TestNothingIsSaidOfWhatMayBeRight(t *testing.T) {
+	for _, when := range []string{
+		`bytes(item.metadata.name) == b"a" || b"a" == b"b" || bytes(item.metadata.name) in [b"a"]`,
+		`item.metadata.?annotations[?"a"].optMap(c, json.unmarshal(c)).orValue(item).spec.oldField == "x"`,
+		`params.?overrides.orValue(item).spec.x == 1`,
+		`(item.spec.containers + json.unmarshal("[]")).exists(c, c.foo == 1)`,
+		`(item.metadata.?finalizers.orValue([]) + params.list).exists(c, c == 2)`,
+		`1 in item.?metadata.?finalizers.orValue(params.list)`,
+		`"Odd" in (pods.items.map(p, p.status.phase) + params.list)`,
+		`(item.metadata.name == "a" ? json.unmarshal("{}") : item).status.phse == "x"`,
+		`[item, json.unmarshal("{}")].exists(o, has(o.extra))`,
+		`{"a": item, "b": json.unmarshal("{}")}[item.metadata.name].phse == "x"`,
+		`item.metadata.labels[item.metadata.name].startsWith("a")`,
+		`item.metadata.labels.exists(k, k == "a") && item.metadata.labels.exists(k, v, v == "a")`,
+		`item.spec.containers.exists(i, c, i == 1 && c.image == "a")`,
+		`item.spec.containers.transformList(i, c, c.image).exists(x, x == "a")`,
+		`item.metadata.labels.transformMap(k, v, {"key": k, "value": v}).a.key == "a"`,
+		`[item, deployments.items[0]].exists(o, o.status.phase == "Failed" || o.status.replicas == 1)`,
+		`pods.items.groupBy(p, p.status.phase).Failed.size() > 1`,
+		`item.spec.containers.sortBy(c, c.name)[0].image == "a"`,
+	} {
+		errs, likely := checkFields(t, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "dyn(" + when + ") == true"})
+		if len(errs)+len(likely) > 0 {
+			t.Errorf("%s: %q %q", when, errs, likely)
+		}
+	}
+	for _, forEach := range []string{`pods.items + params.list`, `params.list + pods.items`, `[pods.items, params.list].flatten()`} {
+		if errs, likely := checkFields(t, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "has(item.extra)"}); len(errs)+len(likely) > 0 {
+			t.Errorf("%s: %q %q", forEach, errs, likely)
+		}
+	}
+}
+
+// Whatever is named, what is said of it is short, and not said more often than people read it.
+func TestWhatIsSaidOfFieldsIsBounded(t *testing.T) {
+	long := strings.Repeat("k", 4_000)
+	errs, _ := checkFields(t, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: `item.metadata.labels["` + long + `"].x == "" || has(item.` + long + `) || item.status.phase == "` + long + `"`})
+	if len(errs) != 3 {
+		t.Errorf("got %d errors", len(errs))
+	}
+	for _, e := range errs {
+		if len(e) > 1000 {
+			t.Errorf("an error of %d bytes", len(e))
+		}
+	}
+	var many []string
+	for n := range 100 {
+		many = append(many, fmt.Sprintf("has(item.x%d)", n))
+	}
+	if errs, _ := checkFields(t, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: strings.Join(many, " || ")}); len(errs) != 50 {
+		t.Errorf("got %d errors", len(errs))
+	}
+	labels := make([]string, 400)
+	for n := range labels {
+		labels[n] = fmt.Sprintf(`nodes.items[0].metadata.labels.l%d`, n)
+	}
+	rule := v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "variables.all.exists(l, l in [" + strings.Join(slices.Repeat([]string{`"a"`}, 2000), ",") + "])"}
+	if _, likely := checkFields(t, rule, "all: ["+strings.Join(labels, ", ")+"]"); len(likely) != 1 || !strings.Contains(likely[0], "not all checked") {
+		t.Errorf("got %q", likely)
 	}
 }

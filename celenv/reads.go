@@ -174,9 +174,11 @@ func (p *Programs) FindReadings() map[string]usage.Reading {
 func (p *Programs) CheckFields(root *field.Path, kinds map[string]usage.Kind) (errs field.ErrorList, warnings []expr.Warning) {
 	p.turn <- struct{}{} // places are found once for each tree
 	defer func() { <-p.turn }()
-	spec := p.makeUsageSpec()
-	spec.Kinds = kinds
-	for _, problem := range usage.FindProblems(spec) {
+	problems, complete := usage.FindProblems(p.makeUsageSpec(kinds))
+	if !complete {
+		warnings = append(warnings, expr.WarnUnchecked("they take too much work: use fewer or simpler expressions"))
+	}
+	for _, problem := range problems {
 		e := problem.Tree.LocateError(&expr.Error{Kind: expr.Invalid, Path: problem.Path, Message: problem.Message, Hint: problem.Hint}, problem.Node)
 		if problem.Likely {
 			warnings = append(warnings, expr.Warning{Path: e.Path, Line: e.Line, Column: e.Column, Message: e.Message, Snippet: e.Snippet, Hint: e.Hint})
@@ -188,12 +190,12 @@ func (p *Programs) CheckFields(root *field.Path, kinds map[string]usage.Kind) (e
 }
 
 func (p *Programs) findReadings() (map[string]usage.Reading, *usage.Place) {
-	return usage.FindReadings(p.makeUsageSpec())
+	return usage.FindReadings(p.makeUsageSpec(nil))
 }
 
 // makeUsageSpec gives all expressions as package usage has them.
-func (p *Programs) makeUsageSpec() *usage.Spec {
-	spec := &usage.Spec{Targets: p.targets, Variables: listVariables(p.variables)}
+func (p *Programs) makeUsageSpec(kinds map[string]usage.Kind) *usage.Spec {
+	spec := &usage.Spec{Kinds: kinds, Targets: p.targets, Variables: listVariables(p.variables)}
 	for _, c := range p.conditions {
 		spec.Others = append(spec.Others, c.usedFor(usage.ForScalar))
 	}

@@ -65,7 +65,7 @@ func (v *validator) checkFields(ctx context.Context, work *v1alpha1.Work, progra
 	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
 	options.UnknownFields = errs
 	if err != nil {
-		likely = append(likely, expr.Warning{Path: "targets", Message: "the fields that expressions read were not all checked", Hint: err.Error()})
+		likely = append(likely, expr.WarnUnchecked(err.Error()))
 	}
 	return likely
 }

@@ -26,6 +26,11 @@ type Warning struct {
 	Hint string
 }
 
+// WarnUnchecked warns that fields which expressions read are not known to exist. Why says what to do about it.
+func WarnUnchecked(why string) Warning {
+	return Warning{Path: "targets", Message: "the fields that expressions read were not all checked", Hint: why}
+}
+
 // FieldPath is where the expression stands in a Cleaner: spec.conditions[0], say.
 func (w Warning) FieldPath() string { return "spec." + w.Path }
 

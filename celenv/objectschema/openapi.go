@@ -6,9 +6,11 @@ package objectschema
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -18,11 +20,13 @@ type node struct {
 	Type             string           `json:"type"`
 	Format           string           `json:"format"`
 	Properties       map[string]*node `json:"properties"`
+	Patterns         map[string]*node `json:"patternProperties"`
 	AdditionalFields *nodeOrBool      `json:"additionalProperties"`
 	Items            *node            `json:"items"`
 	Enum             []any            `json:"enum"`
 	AllOf            []*node          `json:"allOf"`
 	OneOf            []*node          `json:"oneOf"`
+	AnyOf            []*node          `json:"anyOf"`
 	IntOrString      bool             `json:"x-kubernetes-int-or-string"`
 	Preserve         bool             `json:"x-kubernetes-preserve-unknown-fields"`
 	Embedded         bool             `json:"x-kubernetes-embedded-resource"`
@@ -62,14 +66,14 @@ func OfOpenAPI(document []byte, gvk schema.GroupVersionKind) (*Schema, error) {
 	if err := json.Unmarshal(document, &read); err != nil {
 		return nil, fmt.Errorf("cannot read the OpenAPI document of %s: %w", gvk.GroupVersion(), err)
 	}
-	c := converter{components: read.Components.Schemas, made: map[string]*Schema{}}
-	for name, n := range c.components {
+	c := converter{components: read.Components.Schemas, made: map[*node]*Schema{}}
+	for _, n := range c.components {
 		if n == nil {
 			continue
 		}
 		for _, k := range n.GroupVersionKind {
-			if k == (kindName{gvk.Group, gvk.Version, gvk.Kind}) {
-				return c.resolve(name).finishKind(gvk), nil
+			if k.Group == gvk.Group && k.Version == gvk.Version && standsFor(gvk.Kind, k.Kind) {
+				return c.convert(n).finishKind(gvk), nil
 			}
 		}
 	}
@@ -92,57 +96,57 @@ func OfDefinition(crd *apiextensionsv1.CustomResourceDefinition, version string)
 			return nil, fmt.Errorf("cannot read the schema of %s: %w", crd.Name, err)
 		}
 		n.Embedded = true
-		return (&converter{preserves: crd.Spec.PreserveUnknownFields}).convert(n).finishKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind}), nil
+		return (&converter{made: map[*node]*Schema{}, preserves: crd.Spec.PreserveUnknownFields}).convert(n).finishKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind}), nil
 	}
 	return nil, nil
 }
 
-// converter makes schemas of the nodes of a document.
+// converter makes schemas of the nodes of a document. A node that contains itself has one schema.
 type converter struct {
 	components map[string]*node
-	made       map[string]*Schema
+	made       map[*node]*Schema
 	preserves  bool // unknown fields everywhere
 }
 
-// resolve returns the schema of a component, which may contain itself.
-func (c *converter) resolve(name string) *Schema {
-	if s, ok := c.made[name]; ok {
-		return s
+// follow returns the node that a reference leads to, through others; nil if it leads nowhere.
+func (c *converter) follow(n *node) *node {
+	for range len(c.components) + 2 {
+		switch {
+		case n == nil:
+			return nil
+		case n.Ref != "" && n.Preserve:
+			return nil
+		case n.Ref != "":
+			n = c.components[strings.TrimPrefix(n.Ref, "#/components/schemas/")]
+		case len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0 && !n.Preserve:
+			n = n.AllOf[0]
+		default:
+			return n
+		}
 	}
-	n := c.components[name]
-	if n == nil {
-		return nil
-	}
-	s := &Schema{}
-	c.made[name] = s
-	got := c.convert(n)
-	if got == nil {
-		c.made[name] = nil
-		*s = Schema{Open: true} // for what has seen it
-		return nil
-	}
-	*s = *got
-	return s
+	return nil // round and round
 }
 
 // convert returns the schema of a node; nil: it may be anything.
 func (c *converter) convert(n *node) *Schema {
+	n = c.follow(n)
 	switch {
 	case n == nil:
 		return nil
-	case n.Ref != "":
-		return c.resolve(strings.TrimPrefix(n.Ref, "#/components/schemas/"))
-	case len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0:
-		return c.convert(n.AllOf[0])
 	case n.IntOrString || n.Format == "int-or-string":
 		return &Schema{Types: Integer | String}
 	case n.Type == "":
 		return c.convertUntyped(n)
 	}
+	if s, made := c.made[n]; made {
+		return s
+	}
 	s := &Schema{Types: typesByName()[n.Type]}
-	switch s.Types {
-	case 0:
+	if s.Types == 0 {
 		return nil
+	}
+	c.made[n] = s
+	switch s.Types {
 	case String:
 		s.Enum = listTexts(n.Enum)
 	case List:
@@ -172,8 +176,8 @@ func (c *converter) convertUntyped(n *node) *Schema {
 // addFields adds the fields of a map.
 func (c *converter) addFields(s *Schema, n *node) {
 	preserves := n.Preserve || c.preserves
-	s.Lenient = preserves && len(n.Properties) > 0
-	s.Open = preserves && !s.Lenient
+	s.Lenient = preserves && n.hasOwnFields()
+	s.Open = preserves && !s.Lenient || n.mayHaveOthers()
 	if more := n.AdditionalFields; more != nil && more.allowed {
 		s.Open, s.Lenient, s.Entries = true, false, c.convert(more.node)
 	}
@@ -187,8 +191,45 @@ func (c *converter) addFields(s *Schema, n *node) {
 	}
 	if n.Embedded {
 		s.Fields["apiVersion"], s.Fields["kind"], s.Fields["metadata"] = &Schema{Types: String}, &Schema{Types: String}, ofMetadata()
-		s.Open = s.Open || len(n.Properties) == 0
+		s.Open = s.Open || !n.hasOwnFields()
 	}
+}
+
+// hasOwnFields says that the schema names a field besides those that every object has.
+func (n *node) hasOwnFields() bool {
+	for key := range n.Properties {
+		if key != "apiVersion" && key != "kind" && key != "metadata" {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHaveOthers says that fields may be named elsewhere than in the properties.
+func (n *node) mayHaveOthers() bool {
+	if len(n.Patterns) > 0 {
+		return true
+	}
+	for _, other := range slices.Concat(n.AllOf, n.AnyOf, n.OneOf) {
+		if other == nil {
+			continue
+		}
+		if other.Ref != "" || len(other.Patterns) > 0 || other.AdditionalFields != nil {
+			return true
+		}
+		for key := range other.Properties {
+			if n.Properties[key] == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// standsFor says that a text names a kind as targets do: by the kind, its plural or its singular name, in any case.
+func standsFor(text, kind string) bool {
+	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return strings.EqualFold(text, kind) || strings.EqualFold(text, plural.Resource) || strings.EqualFold(text, singular.Resource)
 }
 
 // listTexts returns the texts among the values of an enum; none if it has other values.

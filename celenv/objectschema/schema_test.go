@@ -188,3 +188,43 @@ func TestOfDefinition(t *testing.T) {
 		t.Errorf("got %v, %v", s, err)
 	}
 }
+
+// What a document says in ways that are not followed is left open.
+func TestWhatIsNotFollowedIsOpen(t *testing.T) {
+	const document = `{"components": {"schemas": {
+  "Root": {"type": "object", "properties": {
+      "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+      "spec": {"type": "object", "properties": {
+        "wrapped": {"$ref": "#/components/schemas/B"}, "round": {"$ref": "#/components/schemas/Round"},
+        "all": {"type": "object", "properties": {"a": {"type": "string"}}, "allOf": [{"properties": {"b": {"type": "string"}}}]},
+        "required": {"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, null]},
+        "any": {"type": "object", "properties": {"a": {"type": "string"}}, "anyOf": [{"$ref": "#/components/schemas/B"}]},
+        "patterns": {"type": "object", "properties": {"a": {"type": "string"}}, "patternProperties": {"^x": {"type": "string"}}},
+        "preserved": {"$ref": "#/components/schemas/B", "x-kubernetes-preserve-unknown-fields": true},
+        "embedded": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+          "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}}
+      }}},
+    "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Root"}]},
+  "Free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}},
+    "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Free"}]},
+  "A": {"allOf": [{"$ref": "#/components/schemas/B"}]},
+  "B": {"type": "object", "properties": {"x": {"$ref": "#/components/schemas/A"}, "name": {"type": "string"}}},
+  "Round": {"$ref": "#/components/schemas/Around"}, "Around": {"allOf": [{"$ref": "#/components/schemas/Round"}]}
+}}}`
+	for _, kind := range []string{"Root", "roots", "ROOT"} {
+		s, err := OfOpenAPI([]byte(document), schema.GroupVersionKind{Version: "v1", Kind: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPaths(t, s, map[string]string{
+			"spec/wrapped/x/x/name": "a string", "spec/wrapped/x/nam": "none", "spec/round/x": "anything", "spec/all/c": "anything", "spec/required/c": "none",
+			"spec/any/c": "anything", "spec/patterns/xa": "anything", "spec/preserved/c": "anything", "spec/embedded/spec": "anything", "status": "none",
+		})
+	}
+	s, err := OfOpenAPI([]byte(document), schema.GroupVersionKind{Version: "v1", Kind: "Free"})
+	if err != nil || s.Lenient {
+		t.Fatalf("got %v, %v", s, err)
+	}
+	checkPaths(t, s, map[string]string{"spec": "anything", "metadata/x": "anything"})
+}

@@ -103,7 +103,7 @@ func FindReadings(spec *Spec) (map[string]Reading, *Place) {
 func newAnalysis(spec *Spec, typed bool) *analysis {
 	a := &analysis{graph: graph{typed: typed}, targets: map[string]*part{}, objects: value{}, accumulators: map[site]*value{}, mades: map[site]*made{}, variables: map[string]*value{}, items: map[int]*value{}}
 	for name, single := range spec.Targets {
-		root := &part{}
+		root := &part{target: name}
 		a.targets[name] = root
 		object := root
 		if !single {
@@ -405,7 +405,7 @@ func (a *analysis) traceLoop(e ast.Expr, locals *local) value {
 	inside := &local{name: loop.IterVar(), value: each, outer: locals} // a key of a map is no part of an object
 	if loop.HasIterVar2() {
 		inside = &local{name: loop.IterVar(), outer: locals}
-		inside = &local{name: loop.IterVar2(), value: a.joinValues(each, a.takeEntries(over)), outer: inside}
+		inside = &local{name: loop.IterVar2(), value: takeIndexed(&a.graph, over), outer: inside}
 	}
 	inside = &local{name: loop.AccuVar(), value: *collected, outer: inside}
 	a.readScalar(a.trace(loop.LoopCondition(), inside))

@@ -170,7 +170,7 @@ func followIndex(a *analysis, c *call) value {
 		return found
 	}
 	a.readShape(c.with[0])
-	return a.joinValues(found, a.takeEntries(c.with[0]))
+	return takeIndexed(&a.graph, c.with[0])
 }
 
 func followOptionalSelect(a *analysis, c *call) value {

@@ -36,61 +36,78 @@ type Problem struct {
 	Likely bool
 }
 
-// maxProblems is how many problems of a spec are returned.
-const maxProblems = 50
+const (
+	// maxProblems is how many problems of a spec are returned.
+	maxProblems = 50
+	// maxText is how many bytes of a message or a hint there are at most.
+	maxText = 400
+	// maxSuggested is how many fields or texts are compared with a mistyped one.
+	maxSuggested = 500
+	// maxListed is how many of them a hint lists.
+	maxListed = 12
+	// maxNear is how many fields a hint lists that contain the name.
+	maxNear = 3
+)
 
 // FindProblems says which fields expressions read that no object of the targets has, behind has() and in optional fields too, and which values they
-// compare a field with that it never has. Nothing is said of an expression that may be about other values as well.
-func FindProblems(spec *Spec) []Problem {
+// compare a field with that it never has. Nothing is said of an expression that may be about other values as well. It is not complete if the
+// expressions would take too much work.
+func FindProblems(spec *Spec) (found []Problem, complete bool) {
 	a := newAnalysis(spec, true)
 	if a.exhausted {
-		return nil
+		return nil, false
 	}
-	a.checker = &checker{analysis: a, problems: map[site]Problem{}}
+	a.checker = &checker{analysis: a, known: map[string]bool{}}
 	a.traceSpec(spec)
-	var found []Problem
-	for _, p := range a.checker.problems {
-		found = append(found, p)
-	}
-	slices.SortFunc(found, func(a, b Problem) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Node, b.Node)) })
-	return found[:min(len(found), maxProblems)]
+	return a.checker.problems, !a.exhausted
 }
 
 // checker checks the fields that an analysis goes through, once all is known. A nil one checks nothing.
 type checker struct {
 	analysis *analysis
-	problems map[site]Problem
+	problems []Problem
+	// known are the problems, by expression and message: a macro may repeat a part of an expression. found counts the repeated ones too.
+	known map[string]bool
+	found int
 }
 
-// noteProblem notes a problem at the node that is gone through. The first counts.
+// noteProblem notes a problem at the node that is gone through.
 func (k *checker) noteProblem(p Problem) {
-	a := k.analysis
-	at := site{tree: a.tree, id: a.node}
-	if _, known := k.problems[at]; !known {
-		p.Place = Place{a.at, a.node}
-		k.problems[at] = p
+	k.found++
+	p.Place = Place{k.analysis.at, k.analysis.node}
+	p.Message, p.Hint = expr.TruncateText(p.Message, maxText), expr.TruncateText(p.Hint, maxText)
+	if id := p.Path + "\x00" + p.Message; !k.known[id] {
+		k.known[id] = true
+		k.problems = append(k.problems, p)
 	}
 }
 
-// findOnlyParts returns the parts of objects that a value may be, sorted; none if it may be something else, or if nothing is known of one of them.
+// findOnlyParts returns the parts of objects that a value may be; none if it may be something else, or if nothing is known of one of them.
 func (k *checker) findOnlyParts(v value) []*part {
-	if k == nil || v.other {
+	if k == nil || v.other || len(k.problems) == maxProblems || k.found > 10*maxProblems {
 		return nil
 	}
+	k.analysis.spend(len(v.parts) + len(v.mades))
 	for m := range v.mades {
 		if !m.empty {
 			return nil
 		}
 	}
-	var parts []*part
+	parts := make([]*part, 0, len(v.parts))
 	for p := range v.parts {
 		if p.schema == nil {
 			return nil
 		}
 		parts = append(parts, p)
 	}
-	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.describe(), b.describe()) })
 	return parts
+}
+
+// chooseShown returns the part that a message names: the first by what it is called.
+func chooseShown(parts []*part) *part {
+	return slices.MinFunc(parts, func(a, b *part) int {
+		return cmp.Or(cmp.Compare(a.describe(), b.describe()), cmp.Compare(a.findTarget(), b.findTarget()), cmp.Compare(a.schema.Types, b.schema.Types))
+	})
 }
 
 // checkKey checks that something that a value may be has a field.
@@ -104,7 +121,7 @@ func (k *checker) checkKey(v value, key string) {
 		likely = likely || p.schema.Lenient
 	}
 	if len(parts) > 0 {
-		message, hint := parts[0].describeUnknown(key)
+		message, hint := chooseShown(parts).describeUnknown(key)
 		k.noteProblem(Problem{Message: message, Hint: hint, Likely: likely})
 	}
 }
@@ -148,11 +165,14 @@ func (k *checker) checkLiteral(v value, with ast.Expr) {
 		return
 	}
 	literal := with.AsLiteral()
-	if _, may := v.literals[literal.Value()]; may || !k.checkType(v, with) {
+	if !k.checkType(v, with) {
 		return
 	}
 	text, ok := literal.(types.String)
 	if !ok || text == "" { // which stands for no value
+		return
+	}
+	if _, may := v.literals[string(text)]; may {
 		return
 	}
 	parts := k.findOnlyParts(v)
@@ -160,15 +180,16 @@ func (k *checker) checkLiteral(v value, with ast.Expr) {
 	if len(known) == 0 || slices.Contains(known, string(text)) {
 		return
 	}
-	hint := expr.SuggestName(string(text), slices.Clone(known))
+	shown := expr.TruncateText(string(text), maxText/4)
+	hint := suggestNear(string(text), known)
 	switch {
 	case closed:
 		if hint == "" {
-			hint = "it is one of " + strings.Join(known, ", ")
+			hint = "it is one of " + joinFew(known)
 		}
-		k.noteProblem(Problem{Message: fmt.Sprintf("%s is never %q", parts[0].describe(), text), Hint: hint})
+		k.noteProblem(Problem{Message: fmt.Sprintf("%s is never %q", chooseShown(parts).describe(), shown), Hint: hint})
 	case hint != "":
-		k.noteProblem(Problem{Message: fmt.Sprintf("%s is hardly ever %q", parts[0].describe(), text), Hint: hint, Likely: true})
+		k.noteProblem(Problem{Message: fmt.Sprintf("%s is hardly ever %q", chooseShown(parts).describe(), shown), Hint: hint, Likely: true})
 	}
 }
 
@@ -209,9 +230,10 @@ func (k *checker) checkType(v value, with ast.Expr) bool {
 	if len(parts) == 0 || wanted == 0 || len(v.mades) > 0 {
 		return true
 	}
+	shown := chooseShown(parts)
 	k.noteProblem(Problem{
-		Message: fmt.Sprintf("%s is %s, and never %s", parts[0].describe(), parts[0].schema.Types, article),
-		Hint:    suggestLiteral(parts[0].schema.Types, with.AsLiteral()),
+		Message: fmt.Sprintf("%s is %s, and never %s", shown.describe(), shown.schema.Types, article),
+		Hint:    suggestLiteral(shown.schema.Types, with.AsLiteral()),
 	})
 	return false
 }
@@ -290,6 +312,17 @@ func listSchema() *objectschema.Schema {
 // stepAny leads to any element of a list, or any value of a map.
 const stepAny = "[*]"
 
+// stepKey leads to any key of a map.
+const stepKey = "{key}"
+
+// stepOfElements leads to an element of a list, or to a key of a map.
+func stepOfElements(s *objectschema.Schema) string {
+	if s != nil && s.Types == objectschema.Map {
+		return stepKey
+	}
+	return stepAny
+}
+
 // formatStep writes the step to a field.
 func formatStep(key string) string {
 	for n, r := range key {
@@ -308,6 +341,14 @@ func (p *part) locate() (path string, object *part) {
 	return strings.TrimPrefix(path, "."), object
 }
 
+// findTarget returns the name of the target that has the part.
+func (p *part) findTarget() string {
+	for p.of != nil {
+		p = p.of
+	}
+	return p.target
+}
+
 // describe names the part and the kind that has it, for people.
 func (p *part) describe() string {
 	path, object := p.locate()
@@ -320,12 +361,21 @@ func (p *part) describe() string {
 	return fmt.Sprintf("%s of a %s", path, object.kind)
 }
 
-const (
-	// maxListed is how many fields a hint lists.
-	maxListed = 12
-	// maxNear is how many fields a hint lists that contain the name.
-	maxNear = 3
-)
+// suggestNear asks whether a name among some was meant; empty if none is near, or if there are too many to look at.
+func suggestNear(name string, among []string) string {
+	if len(among) > maxSuggested || len(name) > maxText/4 {
+		return ""
+	}
+	return expr.SuggestName(name, slices.Clone(among))
+}
+
+// joinFew lists the first of some names, and how many more there are.
+func joinFew(names []string) string {
+	if more := len(names) - maxListed; more > 0 {
+		names = append(names[:maxListed:maxListed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
 
 // filterNear returns the fields that contain a name.
 func filterNear(fields []string, name string) (near []string) {
@@ -341,15 +391,19 @@ func filterNear(fields []string, name string) (near []string) {
 func (p *part) describeUnknown(key string) (message, hint string) {
 	path, object := p.locate()
 	if !p.schema.May(objectschema.Map) {
-		message = fmt.Sprintf("%s is %s, and has no field %q", p.describe(), p.schema.Types, key)
-		if p.schema.May(objectschema.List) {
+		message = fmt.Sprintf("%s is %s, and has no field %q", p.describe(), p.schema.Types, expr.TruncateText(key, maxText/4))
+		switch {
+		case !p.schema.May(objectschema.List):
+		case key == "size" || key == "length" || key == "count":
+			hint = "call size()"
+		default:
 			hint = "use exists() or filter() to look at its elements"
 		}
 		return message, hint
 	}
-	message = fmt.Sprintf("%s has no field %s", object.kind, strings.TrimPrefix(path+formatStep(key), "."))
+	message = fmt.Sprintf("%s has no field %s", object.kind, strings.TrimPrefix(path+formatStep(expr.TruncateText(key, maxText/4)), "."))
 	fields := p.schema.ListFields()
-	if hint = expr.SuggestName(key, slices.Clone(fields)); hint != "" {
+	if hint = suggestNear(key, fields); hint != "" {
 		return message, hint
 	}
 	for _, around := range object.schema.ListFields() {
@@ -360,8 +414,5 @@ func (p *part) describeUnknown(key string) (message, hint string) {
 	if near := filterNear(fields, key); len(near) > 0 && len(near) <= maxNear {
 		return message, "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	if more := len(fields) - maxListed; more > 0 {
-		fields = append(fields[:maxListed:maxListed], fmt.Sprintf("and %d more", more))
-	}
-	return message, "its fields are " + strings.Join(fields, ", ")
+	return message, "its fields are " + joinFew(fields)
 }

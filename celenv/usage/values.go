@@ -73,6 +73,8 @@ type part struct {
 	kind   string
 	of     *part
 	step   string
+	// target is the name of the target, if the part is all of it.
+	target string
 }
 
 // made is a list or a map that one place in the expressions makes, and what may be in it.
@@ -189,7 +191,7 @@ func (g *graph) elementOf(p *part) *part {
 		return p
 	}
 	if p.elements == nil {
-		child := g.newPart(p, stepAny)
+		child := g.newPart(p, stepOfElements(p.schema))
 		if child == nil {
 			return p
 		}
@@ -280,7 +282,7 @@ func (g *graph) readShape(v value) {
 // selectField returns the value of a key of a map. That there is one is read.
 func (g *graph) selectField(v value, key string) value {
 	g.spend(len(v.parts) + len(v.mades))
-	var out value
+	out := value{other: v.other}
 	for p := range v.parts {
 		g.appendPart(&out, g.fieldOf(p, key))
 	}
@@ -304,7 +306,7 @@ func (g *graph) selectPath(v value, path ...string) value {
 // takeElements returns what the elements of a list may be. How many there are is read.
 func (g *graph) takeElements(v value) value {
 	g.spend(len(v.parts) + len(v.mades))
-	var out value
+	out := value{other: v.other}
 	for p := range v.parts {
 		g.appendPart(&out, g.elementOf(p))
 	}
@@ -314,10 +316,28 @@ func (g *graph) takeElements(v value) value {
 	return out
 }
 
+// takeIndexed returns what an element of a list or a value of a map may be. Which elements or keys there are is read.
+func takeIndexed(g *graph, v value) value {
+	if !g.typed {
+		return g.joinValues(g.takeElements(v), g.takeEntries(v))
+	}
+	lists, maps := v, v
+	lists.parts, maps.parts = map[*part]struct{}{}, map[*part]struct{}{}
+	for p := range v.parts {
+		if p.schema.May(objectschema.List) {
+			lists.parts[p] = struct{}{}
+		}
+		if p.schema.May(objectschema.Map) { // its elements would be its keys
+			maps.parts[p] = struct{}{}
+		}
+	}
+	return g.joinValues(g.takeElements(lists), g.takeEntries(maps))
+}
+
 // takeEntries returns what the values of a map may be. Which keys there are is read.
 func (g *graph) takeEntries(v value) value {
 	g.spend(len(v.parts) + len(v.mades))
-	var out value
+	out := value{other: v.other}
 	for p := range v.parts {
 		g.appendPart(&out, g.entryOf(p))
 	}

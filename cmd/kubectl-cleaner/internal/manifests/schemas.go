@@ -62,7 +62,7 @@ func (l *Loader) checkFields(ctx context.Context, work *v1alpha1.Work, programs 
 	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
 	options.UnknownFields = errs
 	if err != nil {
-		likely = append(likely, expr.Warning{Path: "targets", Message: "the fields that expressions read were not all checked: " + err.Error()})
+		likely = append(likely, expr.WarnUnchecked(err.Error()))
 	}
 	return append(programs.Warnings(), likely...)
 }
