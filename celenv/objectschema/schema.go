@@ -57,7 +57,7 @@ func (s *Schema) May(types Types) bool { return s == nil || s.Types == 0 || s.Ty
 
 // HasKey says that a value may have a key, and what is under it; nil: anything.
 func (s *Schema) HasKey(key string) (*Schema, bool) {
-	if s == nil {
+	if s == nil || s.Types == 0 {
 		return nil, true
 	}
 	if !s.May(Map) {
