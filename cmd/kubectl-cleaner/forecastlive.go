@@ -128,7 +128,10 @@ func (f *forecastCommand) loadClusterTemplates(ctx context.Context) (*manifests.
 	if err != nil {
 		return nil, err
 	}
-	l.AllowedKinds = f.flags.allowedKinds
+	l.AllowedKinds, l.Stored = f.flags.allowedKinds, true
+	if err := f.openCluster(l); err != nil {
+		return nil, err
+	}
 	for _, found := range l.AddTemplates(ctx, documents) {
 		f.terminal.printProblem(found)
 	}

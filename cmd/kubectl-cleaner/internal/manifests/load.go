@@ -30,6 +30,8 @@ type Loader struct {
 	templates map[string]*v1alpha1.CleanerTemplate
 	// Schemas say which fields the objects of a kind have. NewLoader sets those of the built-in kinds.
 	Schemas kindschemas.Source
+	// Stored says that the Cleaners are in a cluster already. They work, even if they read fields that do not exist.
+	Stored bool
 	// Parameters override the parameters of the file, by name.
 	Parameters map[string]string
 	// OperatorNamespace is the operator's namespace; empty if unknown.

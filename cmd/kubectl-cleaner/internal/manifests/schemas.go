@@ -58,6 +58,9 @@ func (l *Loader) checkFields(ctx context.Context, work *v1alpha1.Work, programs 
 	if work.Validation == v1alpha1.ValidationIgnore {
 		return programs.Warnings()
 	}
+	if l.Stored {
+		work.Validation = v1alpha1.ValidationWarn
+	}
 	kinds, err := kindschemas.FindKinds(ctx, l.Schemas, work.Targets)
 	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
 	options.UnknownFields = errs
