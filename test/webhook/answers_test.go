@@ -35,7 +35,7 @@ conditions:
 	}
 	want := []string{
 		"spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink",
-		`spec.targets[1].reference.kind: the API server does not serve kind "PipelineRun" of tekton.dev/v1, and the Cleaner waits until it does: check apiGroup, version and kind with kubectl api-resources`,
+		`spec.targets[1].reference.kind: the API server does not serve kind "PipelineRun" of tekton.dev/v1, and runs is null until it does: check apiGroup, version and kind with kubectl api-resources`,
 		`spec.targets[2].reference.kind: the API server does not serve kind "Job" of apps/v1, and the Cleaner waits until it does: check apiGroup, version and kind with kubectl api-resources`,
 		"spec.targets[2].onMissing: has no effect with includeWhenEvaluating: false, because expressions cannot read the target: remove one of the two",
 		`spec.conditions[0] at 2:20: objects without "app" in p.metadata.labels make this an error, and an error never deletes; write p.metadata.?labels[?"app"].orValue("")`,
