@@ -127,18 +127,9 @@ func (r *rightsCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner,
 		return nil, err
 	}
 	if found == nil {
-		definitions, err := r.terminal.in.ReadPaths(r.crds)
-		if err != nil {
+		if found, err = r.terminal.newOfflineKindFinder(l, r.crds); err != nil {
 			return nil, err
 		}
-		world, err := manifests.NewOfflineObjects(nil, definitions)
-		if err != nil {
-			return nil, err
-		}
-		if err := l.UseDefinitions(definitions); err != nil {
-			return nil, err
-		}
-		found = func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }
 	}
 	r.served = found
 	own, err := manifests.SelectCleaners(r.file, documents)

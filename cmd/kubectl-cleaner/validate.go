@@ -204,20 +204,26 @@ func (v *validateCommand) newKindFinder(l *manifests.Loader) (func([]v1alpha1.Cl
 			return served
 		}, nil
 	case len(v.flags.crds) > 0:
-		definitions, err := v.terminal.in.ReadPaths(v.flags.crds)
-		if err != nil {
-			return nil, err
-		}
-		world, err := manifests.NewOfflineObjects(nil, definitions)
-		if err != nil {
-			return nil, err
-		}
-		if err := l.UseDefinitions(definitions); err != nil {
-			return nil, err
-		}
-		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }, nil
+		return v.terminal.newOfflineKindFinder(l, v.flags.crds)
 	}
 	return nil, nil
+}
+
+// newOfflineKindFinder returns a function that looks up kinds among those that are built in or defined in files. The loader looks up their
+// fields there too.
+func (t terminal) newOfflineKindFinder(l *manifests.Loader, crds []string) (func([]v1alpha1.ClusterTarget) []validation.ServedKind, error) {
+	definitions, err := t.in.ReadPaths(crds)
+	if err != nil {
+		return nil, err
+	}
+	world, err := manifests.NewOfflineObjects(nil, definitions)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.UseDefinitions(definitions); err != nil {
+		return nil, err
+	}
+	return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind { return findServedKinds(world, targets) }, nil
 }
 
 func findServedKinds(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) []validation.ServedKind {
