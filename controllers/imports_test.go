@@ -53,7 +53,7 @@ func allowed() map[string][]string {
 		"controllers/snapshot":                {"api/v1alpha1", "celenv/projection", "celenv/usage", "controllers/internal/contain", "controllers/plan"},
 		"controllers/liveconfirm":             {"api/v1alpha1", "controllers/internal/contain", "controllers/plan", "controllers/snapshot"},
 		"controllers/notfound":                {},
-		"controllers/kindschemas":             {"api/v1alpha1", "celenv/objectschema", "celenv/usage"},
+		"controllers/kindschemas":             {"api/v1alpha1", "celenv", "celenv/expr", "celenv/objectschema", "celenv/usage"},
 		"controllers/internal/contain":        {},
 		"controllers/internal/wire":           {"celenv/projection", "controllers/internal/contain", "controllers/jsontrim"},
 		"controllers/internal/keptparts":      {"celenv/projection", "controllers/snapshot"},

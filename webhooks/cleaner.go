@@ -201,7 +201,8 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 		return denyUnavailable(err)
 	}
 	options.Served = served
-	likely := v.checkFields(ctx, work, programs, &options)
+	var likely []expr.Warning
+	options.UnknownFields, likely = kindschemas.CheckFields(ctx, v.schemas, work, programs)
 	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(req, errors)

@@ -11,13 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
-	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/celenv/expr"
-	"github.com/vtex/cleaner/controllers/kindschemas"
 )
 
 // kindDiscovery lists the resources that the API server serves in one version of a group. client-go's discovery client implements it.
@@ -53,19 +49,4 @@ func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.Clus
 		}
 	}
 	return out, nil
-}
-
-// checkFields has options say which fields the expressions of a spec read that no object has, and returns what is only likely wrong. An API server
-// whose schemas cannot be read must not stop users from creating Cleaners, so that is one warning.
-func (v *validator) checkFields(ctx context.Context, work *v1alpha1.Work, programs *celenv.Programs, options *validation.Options) []expr.Warning {
-	if work.Validation == v1alpha1.ValidationIgnore {
-		return nil
-	}
-	kinds, err := kindschemas.FindKinds(ctx, v.schemas, work.Targets)
-	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
-	options.UnknownFields = errs
-	if err != nil {
-		likely = append(likely, expr.WarnUnchecked(err.Error()))
-	}
-	return likely
 }

@@ -16,7 +16,9 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
+	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
@@ -60,7 +62,8 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 		return denyUnavailable(err)
 	}
 	options.Served = served
-	likely := v.checkFields(ctx, work, programs, &options)
+	var likely []expr.Warning
+	options.UnknownFields, likely = kindschemas.CheckFields(ctx, v.schemas, work, programs)
 	found := validation.ValidateTemplate(t, nil, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(&req, errors)

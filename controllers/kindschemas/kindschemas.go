@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kindschemas finds the schemas of the kinds of targets: in the OpenAPI documents of an API server, or wherever a Source finds them. It
-// reads documents and caches schemas. It decides nothing, and changes nothing.
+// reads documents, caches schemas, and has the fields of a spec checked with them. It decides nothing, and changes nothing.
 package kindschemas
 
 import (
@@ -14,10 +14,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/lru"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/objectschema"
 	"github.com/vtex/cleaner/celenv/usage"
 )
@@ -50,6 +53,20 @@ func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTar
 		return kinds, fmt.Errorf("cannot read the schemas of all kinds: %s", strings.Join(failed, "; "))
 	}
 	return kinds, nil
+}
+
+// CheckFields says which fields the expressions of a spec read that no object has, and what is only likely wrong. What is not checked because a
+// schema cannot be read is one warning: that must not keep users from creating Cleaners.
+func CheckFields(ctx context.Context, source Source, work *v1alpha1.Work, programs *celenv.Programs) (errs field.ErrorList, likely []expr.Warning) {
+	if work.Validation == v1alpha1.ValidationIgnore {
+		return nil, nil
+	}
+	kinds, err := FindKinds(ctx, source, work.Targets)
+	errs, likely = programs.CheckFields(field.NewPath("spec"), kinds)
+	if err != nil {
+		likely = append(likely, expr.WarnUnchecked(err.Error()))
+	}
+	return errs, likely
 }
 
 const (

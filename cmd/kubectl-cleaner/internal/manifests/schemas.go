@@ -8,7 +8,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -55,17 +54,10 @@ func (l *Loader) checkFields(ctx context.Context, work *v1alpha1.Work, programs 
 	if programs == nil {
 		return nil
 	}
-	if work.Validation == v1alpha1.ValidationIgnore {
-		return programs.Warnings()
-	}
-	if l.Stored {
+	if l.Stored && work.Validation != v1alpha1.ValidationIgnore {
 		work.Validation = v1alpha1.ValidationWarn
 	}
-	kinds, err := kindschemas.FindKinds(ctx, l.Schemas, work.Targets)
-	errs, likely := programs.CheckFields(field.NewPath("spec"), kinds)
+	errs, likely := kindschemas.CheckFields(ctx, l.Schemas, work, programs)
 	options.UnknownFields = errs
-	if err != nil {
-		likely = append(likely, expr.WarnUnchecked(err.Error()))
-	}
 	return append(programs.Warnings(), likely...)
 }
