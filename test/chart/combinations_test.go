@@ -183,7 +183,7 @@ func combinations() map[string]combination {
 				spec, _ := monitor.Object["spec"].(map[string]any)
 				endpoint, _ := spec["endpoints"].([]any)[0].(map[string]any)
 				want := map[string]any{
-					"port": "https", "scheme": "https", "path": "/metrics", "interval": "30s", "scrapeTimeout": "10s",
+					"port": "https", "scheme": "https", "path": "/metrics", "interval": "30s", "scrapeTimeout": "10s", "honorLabels": true,
 					"bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token", "tlsConfig": map[string]any{"serverName": "a"},
 				}
 				if diff := cmp.Diff(want, endpoint); diff != "" || monitor.GetLabels()["team"] != "a" {

@@ -89,7 +89,7 @@ func driveOwner(t reporter, compiler *celenv.Compiler, c v1alpha1.Owner, name st
 		}
 		return len(text)
 	})
-	b.holds("validate it", 128, 64+size/32, func() int { return len(validation.Validate(w, options)) })
+	b.holds("validate it", 128, 64+size/16, func() int { return len(validation.Validate(w, options)) })
 	b.holds("compile it", 1024, 1000, func() int {
 		programs, errs := compiler.Compile(context.Background(), w)
 		if programs == nil {
@@ -111,7 +111,7 @@ func driveTemplate(t reporter, compiler *celenv.Compiler, template *v1alpha1.Cle
 	user.Name, user.Spec.TemplateRef = "user", &v1alpha1.TemplateRef{Name: template.Name}
 	var work *v1alpha1.Work
 	b.holds("take its fingerprint", 64, 128, func() int { return len(author.FingerprintTemplate(template)) })
-	b.holds("validate it", 128, 64+size/32, func() int {
+	b.holds("validate it", 128, 64+size/16, func() int {
 		return len(validation.ValidateTemplate(template, templates.Validate(template), validation.Options{}))
 	})
 	b.holds("stand in for what uses it", 64, 1000, func() int {
@@ -124,7 +124,7 @@ func driveTemplate(t reporter, compiler *celenv.Compiler, template *v1alpha1.Cle
 		return len(errs)
 	})
 	if work != nil {
-		b.holds("validate what it makes", 128, 64+size/32, func() int { return len(validation.Validate(work, validation.Options{Template: template.Name})) })
+		b.holds("validate what it makes", 128, 64+size/16, func() int { return len(validation.Validate(work, validation.Options{Template: template.Name})) })
 		b.holds("compile what it makes", 1024, 1000, func() int {
 			_, errs := compiler.Compile(context.Background(), work)
 			return len(errs)
