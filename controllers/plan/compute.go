@@ -427,9 +427,26 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 		return invalidPlan(err.Error())
 	case excess.Limit != "":
 		p.TrippedBy, p.Next = excess.Limit, monotime.ChooseEarlier(p.Next, excess.Freed)
-		return p.blockFor(v1alpha1.ReasonLimitExceeded, excess.Message)
+		return p.blockFor(v1alpha1.ReasonLimitExceeded, excess.Message+" First: "+in.nameFirst(p.Steps)+".")
 	}
 	return p
+}
+
+// nameFirst names the first objects that steps change, each once.
+func (in limiting) nameFirst(steps []Step) string {
+	const most = 3
+	var names []string
+	for i := range steps {
+		if s := &steps[i]; s.IsChange() {
+			if name := showName(s.Shown(in.Owner.Namespace)); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		if len(names) == most {
+			break
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 func (in limiting) newCheck() limits.Check {

@@ -993,6 +993,17 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// A limit that trips says what it allows, how many objects there would be, and which come first.
+func TestATrippedLimitNamesObjects(t *testing.T) {
+	in := over(t, cluster(rule()), p("a"), p("b"), p("c"), p("d"))
+	in.Now, in.Spec.Limits = born.Add(24*time.Hour), &v1alpha1.Limits{MaxActions: 3}
+	const want = "The Cleaner takes no action: the plan would exceed limits.maxActions (3 objects in 1h0m0s) with 4. " +
+		"First: shop/a.pods/v1, shop/b.pods/v1, shop/c.pods/v1."
+	if got := ComputePlan(t.Context(), in); got.Message != want {
+		t.Errorf("got %q, want %q", got.Message, want)
+	}
+}
+
 // An author can make up items without end. Neither they nor what is asked about them is held on to beyond a bound: then
 // nothing is decided, and it is said where that was found.
 func TestWhatRulesRetainIsBounded(t *testing.T) {

@@ -90,8 +90,10 @@ func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limi
 		return limit, fmt.Sprintf("The Cleaner takes no action: counting actions for limits.%s over %s takes too much memory. It resumes when enough "+
 			"actions no longer count. Set a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per)
 	}
-	if n := c.Limits.MaxActions; n > 0 && countActions(wanted, done) > n {
-		return "maxActions", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxActions (%d objects in %s).", n, per)
+	if n := c.Limits.MaxActions; n > 0 {
+		if all := countActions(wanted, done); all > n {
+			return "maxActions", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxActions (%d objects in %s) with %d%s.", n, per, all, describeEarlier(countActions(nil, done)))
+		}
 	}
 	if n := c.Limits.MaxPercent; n > 0 {
 		acted := make(map[types.UID]bool, len(wanted))
@@ -99,12 +101,21 @@ func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limi
 			acted[wanted[i].UID] = true
 		}
 		for _, t := range c.Targets {
-			if t.isOverPercent(acted, done, n) {
-				return "maxPercent", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxPercent (%d%% of target %q in %s).", n, t.Name, per)
+			if part, all := t.countActed(acted, done); part*100 > n*all {
+				return "maxPercent", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxPercent (%d%% of target %q in %s) with %d of %d%s.",
+					n, t.Name, per, part, all, describeEarlier(int64(len(done.objectsOf(t.Name)))))
 			}
 		}
 	}
 	return "", ""
+}
+
+// describeEarlier says how many of the objects that count were acted on before; empty if none.
+func describeEarlier(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d by earlier actions", n)
 }
 
 // isFull says that no more actions can be remembered.
@@ -155,22 +166,22 @@ func (c itemCounts) countObjects() (n int64) {
 	return n
 }
 
-// isOverPercent says that more of a target's objects are acted on than so many of a hundred. Objects that were acted on and
-// are gone count among those that it has.
-func (t Target) isOverPercent(acted map[types.UID]bool, done Done, percent int64) bool {
+// countActed is how many of a target's objects are acted on, and how many it has: both zero if the plan acts on none. Objects that were
+// acted on and are gone count among those that it has.
+func (t Target) countActed(acted map[types.UID]bool, done Done) (part, all int64) {
 	if !t.hasAny(acted) {
-		return false
+		return 0, 0
 	}
-	earlier, all, n := done.objectsOf(t.Name), int64(0), int64(0)
+	earlier := done.objectsOf(t.Name)
 	for id := range t.Objects {
 		all++
 		if acted[id] || earlier[id] {
-			n++
+			part++
 			delete(earlier, id)
 		}
 	}
 	gone := int64(len(earlier))
-	return (n+gone)*100 > percent*(all+gone)
+	return part + gone, all + gone
 }
 
 func (t Target) hasAny(acted map[types.UID]bool) bool {
