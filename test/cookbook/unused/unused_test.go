@@ -110,6 +110,14 @@ func TestRecipesClean(t *testing.T) {
 			[]string{"service/left-over"},
 			[]string{"service/asleep", "service/by-hand", "service/kubernetes -n default", "service/cleaner-webhook -n cleaner-system"},
 		},
+		"unused-priorityclasses": {
+			[]string{"priorityclass/left-over"},
+			[]string{"priorityclass/named", "priorityclass/system-node-critical"},
+		},
+		"unused-storageclasses": {
+			[]string{"storageclass/left-over"},
+			[]string{"storageclass/named", "storageclass/standard"},
+		},
 		"unbound-clusterroles": {
 			[]string{"clusterrole/left-over"},
 			[]string{"clusterrole/bound", "clusterrole/part-of-view", "clusterrole/cleaner-editor", "clusterrole/view", "clusterrole/system:discovery"},
@@ -269,6 +277,36 @@ kind: Secret
 type: kubernetes.io/service-account-token
 metadata: {name: token, namespace: shop, annotations: {kubernetes.io/service-account.name: default}}
 ---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: left-over}
+value: 1000
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: named}
+value: 1000
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: left-over}
+provisioner: example.com/disk
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: named}
+provisioner: example.com/disk
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: example.com/disk
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop}
+spec: {storageClassName: named, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
 apiVersion: batch/v1
 kind: CronJob
 metadata: {name: report, namespace: shop}
@@ -281,6 +319,7 @@ spec:
         spec:
           restartPolicy: Never
           serviceAccountName: web
+          priorityClassName: named
           containers: [{name: report, image: example.com/report, envFrom: [{configMapRef: {name: of-a-cronjob}}]}]
 ---
 apiVersion: apps/v1
