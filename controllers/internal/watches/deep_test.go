@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -76,10 +77,14 @@ func readBesidesDeep(r *realWorld, name string) {
 			t.Fatal(err)
 		}
 	}
-	patch := func(name, patch string) {
-		if _, err := r.dynamic.Resource(gadgets).Namespace(r.namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	patch := func(name, patch string) { // a busy API server takes longer for so deep an object than it gives a request
+		until(t, name+" is patched", func() bool {
+			_, err := r.dynamic.Resource(gadgets).Namespace(r.namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsTimeout(err) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
 	}
 	managed := func(name string) {
 		patch(name, `{"metadata":{"managedFields":[{"manager":"x","operation":"Apply","apiVersion":"`+gadgets.GroupVersion().String()+`","time":"2026-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":`+
