@@ -55,6 +55,8 @@ type Cleaner struct {
 	Programs *celenv.Programs
 	// Problems are in the order of the file. If Programs is nil, one of them is an error.
 	Problems []Problem
+	// Schemas are those of the kinds of its objects.
+	Schemas kindschemas.Source
 }
 
 // NewLoader returns a loader with the shipped templates.
@@ -111,7 +113,7 @@ func (d *Document) newProblems(errs field.ErrorList) []Problem {
 // LoadCleaner decodes a Cleaner, expands its template, validates and compiles it. served says which kinds the cluster serves; nil if
 // unknown.
 func (l *Loader) LoadCleaner(ctx context.Context, d *Document, served func([]v1alpha1.ClusterTarget) []validation.ServedKind) *Cleaner {
-	c := &Cleaner{document: d}
+	c := &Cleaner{document: d, Schemas: l.Schemas}
 	object, problems := l.schemas.decodeObject(ctx, d)
 	c.Problems = problems
 	owner, ok := object.(v1alpha1.Owner)

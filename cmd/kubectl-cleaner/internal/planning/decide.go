@@ -38,12 +38,15 @@ type Decision struct {
 	Release *plan.Release
 }
 
-// ComputePlan makes the plan that the operator would make of the reader's objects. It reads again what the operator would confirm.
+// ComputePlan makes the plan that the operator would make of the reader's objects, and adds what is wrong with its patches. It reads again
+// what the operator would confirm.
 func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan {
 	in := d.MakeInput(ctx, r)
 	first := plan.ComputePlan(ctx, in)
 	in.Holds = first.Holds.BeganAt(d.Times.Since)
-	return applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), d.Cleaner.Work, d.Times.At)
+	p := applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), d.Cleaner.Work, d.Times.At)
+	CheckPatches(ctx, d.Cleaner.Schemas, d.Cleaner.Work, &p)
+	return p
 }
 
 // MakeInput returns what a plan of the reader's objects is made from. No `for` timer has begun.
