@@ -44,6 +44,12 @@ demo: ## Show the operator at work in a control plane on this machine. Needs not
 	@echo "Building the demo: some minutes the first time, seconds later."
 	@$(GO) run ./hack/demo $(ARGS)
 
+.PHONY: pictures
+pictures: ## Make the pictures of the documentation from a real run of the demo.
+	@mkdir -p $(BIN)
+	$(GO) run ./hack/demo > $(BIN)/demo.txt
+	$(GO) run ./hack/recording < $(BIN)/demo.txt > docs/pictures/demo.svg
+
 ##@ Develop
 
 .PHONY: generate

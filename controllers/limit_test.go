@@ -249,8 +249,13 @@ func TestStepsAreMadeAnewByOneEvaluation(t *testing.T) {
 // A step that has to be made anew when no time is left is not taken.
 func TestNoStepIsMadeAnewTooLate(t *testing.T) {
 	r := sharing(t, 1)
+	sent := make(chan struct{}) // a, which is sent beside b
 	r.pods.answer = func(_, name string) *apierrors.StatusError {
-		if strings.HasPrefix(name, "b-") {
+		switch {
+		case strings.HasPrefix(name, "a-"):
+			close(sent)
+		case strings.HasPrefix(name, "b-"):
+			<-sent
 			r.clock.Step(passLimit)
 		}
 		return refuseB(name)

@@ -25,7 +25,6 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -50,7 +49,7 @@ type validator struct {
 	compiler  *celenv.Compiler
 	options   validation.Options
 	discovery kindDiscovery
-	schemas   kindschemas.Source
+	fields    *fieldChecker
 	reviews   rights.Reviews
 	keys      signing.Keys
 	operator  *operatorIdentity
@@ -202,7 +201,7 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 	}
 	options.Served = served
 	var likely []expr.Warning
-	options.UnknownFields, likely = kindschemas.CheckFields(ctx, v.schemas, work, programs)
+	options.UnknownFields, likely = v.fields.checkFields(ctx, work, programs)
 	found := validation.Validate(work, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(req, errors)

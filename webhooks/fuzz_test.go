@@ -80,7 +80,7 @@ func FuzzReview(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	v := &validator{compiler: compiler, discovery: podsAlone{}, schemas: builtIn{}, reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{username: operator}}
+	v := &validator{compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{username: operator}}
 	served := newHandlers(v, clock.RealClock{})
 	handlers := []http.Handler{served[Path], served[ClusterPath], served[TemplatePath], served[AuthorPath]}
 	f.Fuzz(func(t *testing.T, at int, body []byte) {

@@ -68,7 +68,7 @@ func town(t *testing.T, rights []string, objects ...client.Object) *validator {
 		t.Fatal(err)
 	}
 	return &validator{
-		compiler: compiler, discovery: podsAlone{}, schemas: builtIn{}, reviews: grants{rights: rights}, keys: newKey(t), operator: &operatorIdentity{username: operator},
+		compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: grants{rights: rights}, keys: newKey(t), operator: &operatorIdentity{username: operator},
 		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
-	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
@@ -63,7 +62,7 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 	}
 	options.Served = served
 	var likely []expr.Warning
-	options.UnknownFields, likely = kindschemas.CheckFields(ctx, v.schemas, work, programs)
+	options.UnknownFields, likely = v.fields.checkFields(ctx, work, programs)
 	found := validation.ValidateTemplate(t, nil, options)
 	if errors := found.Errors(); len(errors) > 0 {
 		return denyInvalid(&req, errors)

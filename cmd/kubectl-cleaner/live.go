@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 
+	"k8s.io/utils/clock"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
@@ -73,7 +75,7 @@ func (k kubeconfig) newClusterClient() (*clusterClient, error) {
 	if c.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return nil, err
 	}
-	c.schemas = kindschemas.NewReader(c.discovery.RESTClient())
+	c.schemas = kindschemas.NewReader(c.discovery.RESTClient(), clock.RealClock{})
 	c.dynamic, err = dynamic.NewForConfig(config)
 	return c, err
 }

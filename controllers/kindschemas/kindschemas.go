@@ -10,12 +10,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -27,8 +30,10 @@ import (
 
 // Source finds schemas.
 type Source interface {
-	// FindSchema returns the schema of a kind; nil if it is not known.
+	// FindSchema returns the schema of a kind; nil if it is not known. It may be some seconds old.
 	FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error)
+	// Renew has FindSchema return schemas that are as new as this call, and says whether any has changed.
+	Renew(ctx context.Context) (changed bool, err error)
 }
 
 // FindKinds finds the kinds of the targets that expressions see, by the names of the targets. It leaves out those whose schema is not known. An
@@ -56,13 +61,23 @@ func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTar
 }
 
 // CheckFields says which fields the expressions of a spec read that no object has, and what is only likely wrong. What is not checked because a
-// schema cannot be read is one warning: that must not keep users from creating Cleaners.
+// schema cannot be read is one warning: that must not keep users from creating Cleaners. What schemas say that are no longer true is no error.
 func CheckFields(ctx context.Context, source Source, work *v1alpha1.Work, programs *celenv.Programs) (errs field.ErrorList, likely []expr.Warning) {
 	if work.Validation == v1alpha1.ValidationIgnore {
 		return nil, nil
 	}
 	kinds, err := FindKinds(ctx, source, work.Targets)
 	errs, likely = programs.CheckFields(field.NewPath("spec"), kinds)
+	if len(errs) > 0 {
+		changed, renewed := source.Renew(ctx)
+		switch {
+		case renewed != nil:
+			return nil, []expr.Warning{expr.WarnUnchecked(renewed.Error())}
+		case changed:
+			kinds, err = FindKinds(ctx, source, work.Targets)
+			errs, likely = programs.CheckFields(field.NewPath("spec"), kinds)
+		}
+	}
 	if err != nil {
 		likely = append(likely, expr.WarnUnchecked(err.Error()))
 	}
@@ -74,18 +89,28 @@ const (
 	maxKept = 32
 	// maxDocument is how many bytes an OpenAPI document may have.
 	maxDocument = 32 << 20
+	// keepIndex is how long the list of the documents is used: a spec may have many targets, and many specs may come at once.
+	keepIndex = 30 * time.Second
 )
 
 // Reader is the Source that reads the OpenAPI v3 documents of an API server. It reads one document at a time.
 type Reader struct {
 	client rest.Interface
-	turn   chan struct{}
+	clock  clock.PassiveClock
 	kept   *lru.Cache
+	// turn guards what follows.
+	turn chan struct{}
+	// index are the URLs of the documents, and read is when they were listed; nil before.
+	index index
+	read  time.Time
 }
 
+// index are the URLs of documents, by the paths of their groups and versions. A URL contains a hash of the document.
+type index map[string]string
+
 // NewReader returns a Reader that asks an API server through a client.
-func NewReader(client rest.Interface) *Reader {
-	return &Reader{client: client, turn: make(chan struct{}, 1), kept: lru.New(maxKept)}
+func NewReader(client rest.Interface, c clock.PassiveClock) *Reader {
+	return &Reader{client: client, clock: c, turn: make(chan struct{}, 1), kept: lru.New(maxKept)}
 }
 
 // key is a kind in a document, whose URL contains a hash of it.
@@ -94,23 +119,37 @@ type key struct {
 	url string
 }
 
-// FindSchema returns the schema of a kind; nil if the API server has no OpenAPI document that describes the kind.
-func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+// waitTurn waits until no other call reads.
+func (r *Reader) waitTurn(ctx context.Context) (done func(), err error) {
 	select {
 	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+		return func() { <-r.turn }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	url, err := r.findDocument(ctx, gvk.GroupVersion())
-	if err != nil || url == "" {
+}
+
+// FindSchema returns the schema of a kind; nil if the API server has no OpenAPI document that describes the kind.
+func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+	done, err := r.waitTurn(ctx)
+	if err != nil {
 		return nil, err
+	}
+	defer done()
+	if r.index == nil || r.clock.Since(r.read) >= keepIndex {
+		if err := r.readIndex(ctx); err != nil {
+			return nil, err
+		}
+	}
+	url := r.index[pathOf(gvk.GroupVersion())]
+	if url == "" {
+		return nil, nil
 	}
 	k := key{gvk, url}
 	if found, ok := r.kept.Get(k); ok {
 		return found.(*objectschema.Schema), nil
 	}
-	document, err := r.read(ctx, url)
+	document, err := r.readDocument(ctx, url)
 	if err != nil || document == nil {
 		return nil, err
 	}
@@ -121,29 +160,52 @@ func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*
 	return found, err
 }
 
-// findDocument returns the URL of the document of a version of a group; empty if there is none.
-func (r *Reader) findDocument(ctx context.Context, gv schema.GroupVersion) (string, error) {
-	index, err := r.read(ctx, "/openapi/v3")
-	if err != nil || index == nil {
-		return "", err
+// Renew lists the documents again, and says whether one has changed, or come or gone.
+func (r *Reader) Renew(ctx context.Context) (changed bool, err error) {
+	done, err := r.waitTurn(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	before := r.index
+	err = r.readIndex(ctx)
+	return !maps.Equal(before, r.index), err
+}
+
+// readIndex lists the documents of the API server; none if it has no OpenAPI v3.
+func (r *Reader) readIndex(ctx context.Context) error {
+	now := r.clock.Now()
+	text, err := r.readDocument(ctx, "/openapi/v3")
+	if err != nil {
+		return err
 	}
 	var listed struct {
 		Paths map[string]struct {
 			ServerRelativeURL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := json.Unmarshal(index, &listed); err != nil {
-		return "", fmt.Errorf("cannot read the list of OpenAPI documents: %w", err)
+	if text != nil {
+		if err := json.Unmarshal(text, &listed); err != nil {
+			return fmt.Errorf("cannot read the list of OpenAPI documents: %w", err)
+		}
 	}
-	path := "apis/" + gv.String()
-	if gv.Group == "" {
-		path = "api/" + gv.Version
+	r.index, r.read = make(index, len(listed.Paths)), now
+	for path, document := range listed.Paths {
+		r.index[path] = document.ServerRelativeURL
 	}
-	return listed.Paths[path].ServerRelativeURL, nil
+	return nil
 }
 
-// read reads a document; nil if there is none.
-func (r *Reader) read(ctx context.Context, url string) ([]byte, error) {
+// pathOf is how a list of documents calls that of a version of a group.
+func pathOf(gv schema.GroupVersion) string {
+	if gv.Group == "" {
+		return "api/" + gv.Version
+	}
+	return "apis/" + gv.String()
+}
+
+// readDocument reads a document; nil if there is none.
+func (r *Reader) readDocument(ctx context.Context, url string) ([]byte, error) {
 	body, err := r.client.Get().RequestURI(url).SetHeader("Accept", "application/json").Stream(ctx)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -5,6 +5,7 @@ package kindschemas_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,13 +13,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/objectschema"
 	"github.com/vtex/cleaner/controllers/kindschemas"
 )
@@ -57,7 +61,7 @@ func (s *server) takeAsked() []string {
 	return asked
 }
 
-func newReader(t *testing.T, pages map[string]string) (*kindschemas.Reader, *server) {
+func newReader(t *testing.T, pages map[string]string) (*kindschemas.Reader, *server, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	s := &server{pages: pages}
 	h := httptest.NewServer(s)
@@ -66,7 +70,8 @@ func newReader(t *testing.T, pages map[string]string) (*kindschemas.Reader, *ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kindschemas.NewReader(client.RESTClient()), s
+	c := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	return kindschemas.NewReader(client.RESTClient(), c), s, c
 }
 
 // document is an OpenAPI document of a kind whose spec has these fields.
@@ -82,24 +87,41 @@ func document(kind string, fields ...string) string {
 const index = `{"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=core"}, "apis/example.com/v1": {"serverRelativeURL": "/openapi/v3/apis/example.com/v1?hash=%s"}}}`
 
 func TestReaderKeepsSchemas(t *testing.T) {
-	ctx, widget := t.Context(), schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	r, s := newReader(t, map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), "/openapi/v3/apis/example.com/v1?hash=A": document("Widget", "size")})
-	for n, want := range [][]string{{"/openapi/v3", "/openapi/v3/apis/example.com/v1?hash=A"}, {"/openapi/v3"}} {
-		found, err := r.FindSchema(ctx, widget)
-		if err != nil || found == nil || found.Fields["spec"].Fields["size"] == nil {
-			t.Fatalf("got %v, %v", found, err)
+	const urlA, urlB = "/openapi/v3/apis/example.com/v1?hash=A", "/openapi/v3/apis/example.com/v1?hash=B"
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	r, s, c := newReader(t, map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), urlA: document("Widget", "size")})
+	read := func(when, field string, asks ...string) {
+		t.Helper()
+		found, err := r.FindSchema(t.Context(), widget)
+		if err != nil || found == nil || !slices.Equal(found.Fields["spec"].ListFields(), []string{field}) {
+			t.Fatalf("%s: got %v, %v", when, found, err)
 		}
-		if diff := cmp.Diff(want, s.takeAsked()); diff != "" {
-			t.Errorf("request %d (-want +got):\n%s", n, diff)
+		if diff := cmp.Diff(asks, s.takeAsked()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
+	renew := func(when string, want bool) {
+		t.Helper()
+		if changed, err := r.Renew(t.Context()); err != nil || changed != want {
+			t.Errorf("%s: changed is %v, %v", when, changed, err)
+		}
+		if diff := cmp.Diff([]string{"/openapi/v3"}, s.takeAsked()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	read("at first", "size", "/openapi/v3", urlA)
+	read("again", "size")
+	renew("without a change", false)
 	s.mu.Lock() // the definition changes, and with it the hash
-	s.pages["/openapi/v3"], s.pages["/openapi/v3/apis/example.com/v1?hash=B"] = fmt.Sprintf(index, "B"), document("Widget", "colour")
+	s.pages["/openapi/v3"], s.pages[urlB] = fmt.Sprintf(index, "B"), document("Widget", "colour")
 	s.mu.Unlock()
-	found, err := r.FindSchema(ctx, widget)
-	if err != nil || !slices.Equal(found.Fields["spec"].ListFields(), []string{"colour"}) {
-		t.Errorf("got %v, %v", found, err)
-	}
+	read("at once", "size")
+	renew("after the change", true)
+	read("renewed", "colour", urlB)
+	c.SetTime(c.Now().Add(29 * time.Second))
+	read("after 29 seconds", "colour")
+	c.SetTime(c.Now().Add(time.Second))
+	read("after 30 seconds", "colour", "/openapi/v3")
 }
 
 func TestReaderWithoutDocuments(t *testing.T) {
@@ -119,7 +141,7 @@ func TestReaderWithoutDocuments(t *testing.T) {
 		"document too large": {pages: map[string]string{"/openapi/v3": fmt.Sprintf(index, "A"), url: strings.Repeat(" ", 32<<20) + "{}"}, want: "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, _ := newReader(t, tc.pages)
+			r, _, _ := newReader(t, tc.pages)
 			found, err := r.FindSchema(t.Context(), widget)
 			switch {
 			case found != nil:
@@ -132,7 +154,7 @@ func TestReaderWithoutDocuments(t *testing.T) {
 }
 
 func TestReaderStopsWithItsContext(t *testing.T) {
-	r, _ := newReader(t, map[string]string{})
+	r, _, _ := newReader(t, map[string]string{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.FindSchema(ctx, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); err == nil {
@@ -150,6 +172,8 @@ func (s source) FindSchema(_ context.Context, gvk schema.GroupVersionKind) (*obj
 	return s[gvk.Kind], nil
 }
 
+func (s source) Renew(context.Context) (changed bool, err error) { return false, nil }
+
 func TestFindKinds(t *testing.T) {
 	target := func(name, kind string) v1alpha1.ClusterTarget {
 		t := v1alpha1.ClusterTarget{Name: name}
@@ -164,5 +188,61 @@ func TestFindKinds(t *testing.T) {
 	}
 	if err == nil || err.Error() != "cannot read the schemas of all kinds: Broken: example.com/v1 cannot be read" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// aging is a source that does not know the newest schema before it is renewed.
+type aging struct {
+	source
+	newest  *objectschema.Schema
+	failure error
+}
+
+func (a *aging) Renew(context.Context) (changed bool, err error) {
+	changed = a.newest != nil
+	if changed {
+		a.source = source{"Widget": a.newest}
+	}
+	return changed, a.failure
+}
+
+// A field that a definition has since a moment ago is no error, although the schema that was read before does not have it. Where that cannot
+// be found out, it is a warning.
+func TestCheckFieldsRenewsSchemas(t *testing.T) {
+	having := func(field string) *objectschema.Schema {
+		return &objectschema.Schema{Types: objectschema.Map, Fields: map[string]*objectschema.Schema{field: nil}}
+	}
+	work := &v1alpha1.Work{}
+	work.Conditions = []string{"has(w.size)"}
+	work.Targets = []v1alpha1.ClusterTarget{{Name: "w"}}
+	reference := &work.Targets[0].Reference
+	reference.APIGroup, reference.Version, reference.Kind, reference.Name = "example.com", "v1", "Widget", "w"
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, errs := compiler.Compile(t.Context(), work)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for name, tc := range map[string]struct {
+		source          *aging
+		errors, warning string
+	}{
+		"Known":     {source: &aging{source: source{"Widget": having("size")}, failure: errors.New("it is not asked")}},
+		"Unchanged": {source: &aging{source: source{"Widget": having("colour")}}, errors: "Widget has no field size"},
+		"Changed":   {source: &aging{source: source{"Widget": having("colour")}, newest: having("size")}},
+		"Worse":     {source: &aging{source: source{"Widget": having("colour")}, newest: having("form")}, errors: "its fields are form"},
+		"Away":      {source: &aging{source: source{"Widget": having("colour")}, failure: errors.New("the API server is away")}, warning: "the API server is away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs, likely := kindschemas.CheckFields(t.Context(), tc.source, work, programs)
+			if (len(errs) > 0) != (tc.errors != "") || !strings.Contains(fmt.Sprint(errs), tc.errors) {
+				t.Errorf("got errors %v", errs)
+			}
+			if (len(likely) > 0) != (tc.warning != "") || !strings.Contains(fmt.Sprint(likely), tc.warning) {
+				t.Errorf("got warnings %v", likely)
+			}
+		})
 	}
 }

@@ -87,10 +87,11 @@ func TestARuleThatCountsDoesNotTrustAWatchThatLags(t *testing.T) {
 			}
 			return ""
 		})
+		l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 		switch {
 		case lists.Load() == before:
 			return
-		case n < objects/2:
+		case n < 5: // a busy machine fails to prove it more than once
 			t.Fatalf("all were listed %d times", lists.Load())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/celenv/objectschema"
@@ -55,7 +56,7 @@ func TestSchemasOfGoTypesMatchTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := kindschemas.NewReader(d.RESTClient())
+	reader := kindschemas.NewReader(d.RESTClient(), clock.RealClock{})
 	_, lists, err := d.ServerGroupsAndResources()
 	if err != nil {
 		t.Fatal(err)

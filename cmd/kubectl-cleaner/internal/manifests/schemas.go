@@ -29,6 +29,9 @@ func (o offlineSchemas) FindSchema(_ context.Context, gvk schema.GroupVersionKin
 	return objectschema.OfBuiltIn(scheme.Scheme, gvk), nil
 }
 
+// Renew changes nothing: files are read once.
+func (offlineSchemas) Renew(context.Context) (changed bool, err error) { return false, nil }
+
 // UseDefinitions has the loader know the fields of the kinds that CustomResourceDefinitions among documents define.
 func (l *Loader) UseDefinitions(documents []*Document) error {
 	known := offlineSchemas{}

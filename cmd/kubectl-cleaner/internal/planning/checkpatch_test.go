@@ -29,6 +29,8 @@ func (builtIn) FindSchema(_ context.Context, gvk schema.GroupVersionKind) (*obje
 	return objectschema.OfBuiltIn(scheme.Scheme, gvk), nil
 }
 
+func (builtIn) Renew(context.Context) (changed bool, err error) { return false, nil }
+
 func patchStep(name string, kind v1alpha1.PatchType, body string) plan.Step {
 	s := plan.Step{Rule: "r", Verb: plan.VerbPatch, Patch: &plan.Patch{Type: kind, Body: []byte(body)}}
 	s.Object.Namespace, s.Object.Name = "shop", name
