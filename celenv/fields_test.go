@@ -83,7 +83,7 @@ func TestComparisonsThatNeverHold(t *testing.T) {
 	for when, want := range map[string]string{
 		`item.status.phase == "Faild"`:                                       `1:19: status.phase of a Pod is never "Faild"; did you mean "Failed"?`,
 		`item.?status.?phase.orValue("") == "Done"`:                          `1:33: status.phase of a Pod is never "Done"; it is one of Failed, Pending, Running, Succeeded, Unknown`,
-		`item.status.phase in ["Succeeded", "faild"]`:                        `1:19: status.phase of a Pod is never "faild"; did you mean "Failed"?`,
+		`item.status.phase in ["faild"]`:                                     `1:19: status.phase of a Pod is never "faild"; did you mean "Failed"?`,
 		`"faild" != item.status.phase`:                                       `1:9: status.phase of a Pod is never "faild"; did you mean "Failed"?`,
 		`deployments.items.exists(d, d.spec.replicas == "0")`:                `1:45: spec.replicas of a Deployment is an integer, and never a string; write it without quotes`,
 		`deployments.items.exists(d, d.spec.?replicas.orValue(1) == "0")`:    `1:57: spec.replicas of a Deployment is an integer, and never a string; write it without quotes`,
@@ -107,6 +107,7 @@ func TestComparisonsThatNeverHold(t *testing.T) {
 func TestComparisonsThatHardlyHold(t *testing.T) {
 	for when, want := range map[string]string{
 		`condition(item, "Raedy").?status.orValue("") == "True"`:                                        `rules[0].when: status.conditions[*].type of a Pod is hardly ever "Raedy"; did you mean "Ready"?`,
+		`item.status.phase in ["Succeeded", "faild"]`:                                                   `rules[0].when: status.phase of a Pod is hardly ever "faild"; did you mean "Failed"?`,
 		`condition(item, "Ready").?status.orValue("") == "true"`:                                        `rules[0].when: status.conditions[*].status of a Pod is hardly ever "true"; did you mean "True"?`,
 		`item.?status.?conditions.orValue([]).exists(c, c.type == "Raedy")`:                             `rules[0].when: status.conditions[*].type of a Pod is hardly ever "Raedy"; did you mean "Ready"?`,
 		`condition(item, "example.com/HasVolume").hasValue()`:                                           ``,
@@ -130,6 +131,7 @@ func TestNothingIsSaidOfWhatMayBeRight(t *testing.T) {
 		`1 in item.?metadata.?finalizers.orValue(params.list)`,
 		`"Odd" in (pods.items.map(p, p.status.phase) + params.list)`,
 		`(item.metadata.name == "a" ? json.unmarshal("{}") : item).status.phse == "x"`,
+		`item.status.phase in ["Succeeded", "SomethingOfALaterVersion"] || item.status.phase in ["Failed", "Running", "Fialed-With-Another-Name"]`,
 		`[item, json.unmarshal("{}")].exists(o, has(o.extra))`,
 		`{"a": item, "b": json.unmarshal("{}")}[item.metadata.name].phse == "x"`,
 		`item.metadata.labels[item.metadata.name].startsWith("a")`,

@@ -309,7 +309,7 @@ func followKey(a *analysis, c *call) value {
 func followCondition(a *analysis, c *call) value {
 	a.readAll(c.with[1])
 	conditions := a.selectPath(c.with[0], "status", "conditions")
-	a.checker.checkLiteral(a.selectField(a.takeElements(conditions), "type"), c.args[1])
+	a.checker.checkLiteral(a.selectField(a.takeElements(conditions), "type"), c.args[1], nil)
 	return a.findFirst(conditions, "type")
 }
 

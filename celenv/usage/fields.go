@@ -143,24 +143,26 @@ func (k *checker) checkCall(c *call) {
 	}
 	switch c.node.AsCall().FunctionName() {
 	case operators.Equals, operators.NotEquals:
-		k.checkLiteral(c.with[0], c.args[1])
-		k.checkLiteral(c.with[1], c.args[0])
+		k.checkLiteral(c.with[0], c.args[1], nil)
+		k.checkLiteral(c.with[1], c.args[0], nil)
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
 		k.checkType(c.with[0], c.args[1])
 		k.checkType(c.with[1], c.args[0])
 	case operators.In, operators.OldIn:
 		if c.args[1].Kind() == ast.ListKind {
-			for _, element := range c.args[1].AsList().Elements() {
-				k.checkLiteral(c.with[0], element)
+			elements := c.args[1].AsList().Elements()
+			for _, element := range elements {
+				k.checkLiteral(c.with[0], element, elements)
 			}
 		} else {
-			k.checkLiteral(k.analysis.takeElements(c.with[1]), c.args[0])
+			k.checkLiteral(k.analysis.takeElements(c.with[1]), c.args[0], nil)
 		}
 	}
 }
 
-// checkLiteral checks that a value may be equal to a literal.
-func (k *checker) checkLiteral(v value, with ast.Expr) {
+// checkLiteral checks that a value may be equal to a literal, which is one of a list or stands alone. Where another one of the list fits, the
+// list may be about several versions of a kind: then a literal is only likely wrong, and only if it resembles a value that the list does not have.
+func (k *checker) checkLiteral(v value, with ast.Expr, list []ast.Expr) {
 	if with.Kind() != ast.LiteralKind || k == nil {
 		return
 	}
@@ -181,9 +183,10 @@ func (k *checker) checkLiteral(v value, with ast.Expr) {
 		return
 	}
 	shown := expr.TruncateText(string(text), maxText/4)
-	hint := suggestNear(string(text), known)
+	others := slices.DeleteFunc(slices.Clone(known), func(one string) bool { return hasText(list, one) })
+	hint := suggestNear(string(text), others)
 	switch {
-	case closed:
+	case closed && len(others) == len(known):
 		if hint == "" {
 			hint = "it is one of " + joinFew(known)
 		}
@@ -191,6 +194,11 @@ func (k *checker) checkLiteral(v value, with ast.Expr) {
 	case hint != "":
 		k.noteProblem(Problem{Message: fmt.Sprintf("%s is hardly ever %q", chooseShown(parts).describe(), shown), Hint: hint, Likely: true})
 	}
+}
+
+// hasText says that one of some expressions is a text.
+func hasText(all []ast.Expr, text string) bool {
+	return slices.ContainsFunc(all, func(e ast.Expr) bool { is, ok := literalText(e); return ok && is == text })
 }
 
 // listKnownTexts returns the texts that parts are, and whether they are no other; none if one of them may be any text.
