@@ -18,6 +18,7 @@ import (
 )
 
 // What is ready is said of Cleaners and of ClusterCleaners, by their condition. A run is no fault, and who was never looked at is not ready.
+// A sink that was not asked yet has not refused anything.
 func TestListReadiness(t *testing.T) {
 	scheme := apiruntime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
@@ -31,6 +32,11 @@ func TestListReadiness(t *testing.T) {
 			&v1alpha1.ClusterCleaner{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: st},
 		)
 	}
+	for name, reason := range map[string]string{"sending": v1alpha1.ReasonDelivering, "unsent": v1alpha1.ReasonDeliveryFailed} {
+		b.WithObjects(&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Status: v1alpha1.CleanerStatus{Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Why"}, {Type: v1alpha1.ConditionDelivered, Status: metav1.ConditionFalse, Reason: reason},
+		}}})
+	}
 	c := b.WithObjects(&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}).Build()
 	got, err := listReadiness(t.Context(), c)
 	must(t, err)
@@ -40,7 +46,8 @@ func TestListReadiness(t *testing.T) {
 	want := []metrics.Readiness{
 		{Name: "false", Reason: "Why"}, {Name: "running", Reason: "Why", Ready: true}, {Name: "true", Reason: "Why", Ready: true},
 		{Namespace: "shop", Name: "false", Reason: "Why"}, {Namespace: "shop", Name: "new"}, {Namespace: "shop", Name: "running", Reason: "Why", Ready: true},
-		{Namespace: "shop", Name: "true", Reason: "Why", Ready: true},
+		{Namespace: "shop", Name: "sending", Reason: "Why", Ready: true}, {Namespace: "shop", Name: "true", Reason: "Why", Ready: true},
+		{Namespace: "shop", Name: "unsent", Reason: "Why", Ready: true, Unaccepted: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

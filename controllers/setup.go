@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -203,9 +204,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
-	for _, part := range []interface {
-		Start(ctx context.Context) error
-	}{engine, sender, recorder, r.pool} {
+	for _, part := range []manager.Runnable{engine, sender, recorder, r.pool} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
 		}
@@ -242,7 +241,7 @@ func registerMetrics(mgr ctrl.Manager, clocks *skew.Meter) (*metrics.Metrics, er
 	}))
 }
 
-// listReadiness returns whether each Cleaner and ClusterCleaner is ready, by its status as the cache knows it.
+// listReadiness returns whether each Cleaner and ClusterCleaner is ready, and whether its sink accepts its event, by its status as the cache knows it.
 func listReadiness(ctx context.Context, c client.Reader) ([]metrics.Readiness, error) {
 	var out []metrics.Readiness
 	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
@@ -254,8 +253,9 @@ func listReadiness(ctx context.Context, c client.Reader) ([]metrics.Readiness, e
 			if !ok {
 				return fmt.Errorf("cannot say whether a %T is ready", o)
 			}
-			r := metrics.Readiness{Namespace: owner.GetNamespace(), Name: owner.GetName()}
-			if known := apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionReady); known != nil {
+			known, sent := apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionReady), apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionDelivered)
+			r := metrics.Readiness{Namespace: owner.GetNamespace(), Name: owner.GetName(), Unaccepted: sent != nil && sent.Reason == v1alpha1.ReasonDeliveryFailed}
+			if known != nil {
 				r.Reason, r.Ready = known.Reason, known.Status != metav1.ConditionFalse
 			}
 			out = append(out, r)

@@ -153,6 +153,9 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	for _, result := range []string{"reached", "compared", "failed"} {
 		m.proofs.WithLabelValues(result)
 	}
+	for _, reason := range []string{"full", "refused", "unanswered", "shutdown"} {
+		m.dropped.WithLabelValues(reason)
+	}
 	for _, c := range []prometheus.Collector{
 		m.evaluations, m.evaluationTime, m.deletions, m.actions, m.delay, m.dueDelay, m.pending, m.failing, m.findings, m.runs, m.deliveries, m.dropped, m.woken, m.tooLarge, m.proofs, m.ruleItems, m.informers, m.objects, m.panics,
 		m.queued, m.queueTime,

@@ -115,6 +115,9 @@ cleaner_evaluations_total{verdict="Wait"} 1
 # HELP cleaner_events_dropped_total Kubernetes Events that were not written, by reason.
 # TYPE cleaner_events_dropped_total counter
 cleaner_events_dropped_total{reason="full"} 7
+cleaner_events_dropped_total{reason="refused"} 0
+cleaner_events_dropped_total{reason="shutdown"} 0
+cleaner_events_dropped_total{reason="unanswered"} 0
 # HELP cleaner_failing_items Items that are skipped because an expression failed.
 # TYPE cleaner_failing_items gauge
 cleaner_failing_items{cleaner="orphans",namespace="shop"} 1

@@ -16,13 +16,15 @@ import (
 type Readiness struct {
 	Namespace, Name, Reason string
 	Ready                   bool
+	// Unaccepted says that its sink did not accept its event, and that the operator sends it again.
+	Unaccepted bool
 }
 
-// readiness shows at each scrape which Cleaners are ready. It keeps nothing in between, so that nothing is left of a Cleaner that is gone.
+// readiness shows at each scrape which Cleaners are ready, and whose events are not accepted. It keeps nothing in between, so that nothing is left of a Cleaner that is gone.
 type readiness struct{ list func() ([]Readiness, error) }
 
-// RegisterReadiness registers a gauge of whether each Cleaner is ready. Cleaners that are not ready have series first. Those beyond the
-// bounds are counted.
+// RegisterReadiness registers a gauge of whether each Cleaner is ready, and one of the events that sinks do not accept. Cleaners that are
+// not ready have series first. Those beyond the bounds are counted.
 func RegisterReadiness(r prometheus.Registerer, list func() ([]Readiness, error)) error {
 	if err := r.Register(readiness{list}); err != nil {
 		return fmt.Errorf("cannot register a metric: %w", err)
@@ -30,24 +32,27 @@ func RegisterReadiness(r prometheus.Registerer, list func() ([]Readiness, error)
 	return nil
 }
 
-func newReadyGauges() (ready, unlisted *prometheus.GaugeVec) {
+func newReadyGauges() (ready, unlisted, unaccepted *prometheus.GaugeVec) {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_ready", Help: "Whether a Cleaner is ready: 1, also during a run, or 0. The reason is empty before the first evaluation.",
 		}, []string{"namespace", "cleaner", "reason"}), prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "cleaner_ready_unlisted", Help: "Cleaners without a series of cleaner_ready, by namespace and by whether they are ready.",
-		}, []string{"namespace", "ready"})
+		}, []string{"namespace", "ready"}), prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "cleaner_unaccepted_events", Help: "Events that their sinks have not accepted, and that are sent again, by the namespace of the Cleaner.",
+		}, []string{"namespace"})
 }
 
 // Describe implements prometheus.Collector.
 func (c readiness) Describe(all chan<- *prometheus.Desc) {
-	ready, unlisted := newReadyGauges()
+	ready, unlisted, unaccepted := newReadyGauges()
 	ready.Describe(all)
 	unlisted.Describe(all)
+	unaccepted.Describe(all)
 }
 
 // Collect implements prometheus.Collector.
 func (c readiness) Collect(all chan<- prometheus.Metric) {
-	ready, unlisted := newReadyGauges()
+	ready, unlisted, unaccepted := newReadyGauges()
 	cleaners, err := c.list()
 	if err != nil {
 		all <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
@@ -64,8 +69,27 @@ func (c readiness) Collect(all chan<- prometheus.Metric) {
 	for of, n := range left {
 		unlisted.WithLabelValues(of.namespace, strconv.FormatBool(of.ready)).Set(float64(n))
 	}
+	for namespace, n := range countUnaccepted(cleaners) {
+		unaccepted.WithLabelValues(namespace).Set(float64(n))
+	}
 	ready.Collect(all)
 	unlisted.Collect(all)
+	unaccepted.Collect(all)
+}
+
+// countUnaccepted returns how many events of each namespace wait for a sink that did not accept them.
+func countUnaccepted(cleaners []Readiness) map[string]int {
+	counts := map[string]int{}
+	for _, c := range cleaners {
+		if !c.Unaccepted {
+			continue
+		}
+		if _, named := counts[c.Namespace]; !named && len(counts) >= maxNames {
+			c.Namespace = others
+		}
+		counts[c.Namespace]++
+	}
+	return counts
 }
 
 // counted are Cleaners that are counted together.

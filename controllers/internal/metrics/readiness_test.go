@@ -16,7 +16,7 @@ import (
 // The gauge shows what is so now: nothing stays of a Cleaner that is gone, or of an earlier reason.
 func TestReadiness(t *testing.T) {
 	r := prometheus.NewRegistry()
-	now, broken := []Readiness{{"shop", "a", "DryRun", true}, {"shop", "b", "AccessDenied", false}, {"", "all", "", false}}, error(nil)
+	now, broken := []Readiness{{"shop", "a", "DryRun", true, true}, {"shop", "b", "AccessDenied", false, false}, {"", "all", "", false, true}}, error(nil)
 	list := func() ([]Readiness, error) { return append([]Readiness{}, now...), broken }
 	if err := RegisterReadiness(r, list); err != nil {
 		t.Fatal(err)
@@ -31,13 +31,17 @@ func TestReadiness(t *testing.T) {
 	if err := testutil.GatherAndCompare(r, strings.NewReader(head+`cleaner_ready{cleaner="a",namespace="shop",reason="DryRun"} 1
 cleaner_ready{cleaner="all",namespace="",reason=""} 0
 cleaner_ready{cleaner="b",namespace="shop",reason="AccessDenied"} 0
+# HELP cleaner_unaccepted_events Events that their sinks have not accepted, and that are sent again, by the namespace of the Cleaner.
+# TYPE cleaner_unaccepted_events gauge
+cleaner_unaccepted_events{namespace=""} 1
+cleaner_unaccepted_events{namespace="shop"} 1
 `)); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("the metrics break Prometheus' conventions: %v %v", problems, err)
 	}
-	now = []Readiness{{"shop", "b", "NothingToDo", true}}
+	now = []Readiness{{"shop", "b", "NothingToDo", true, false}}
 	if err := testutil.GatherAndCompare(r, strings.NewReader(head+`cleaner_ready{cleaner="b",namespace="shop",reason="NothingToDo"} 1
 `)); err != nil {
 		t.Error(err)
@@ -65,7 +69,7 @@ func TestReadinessIsBounded(t *testing.T) {
 			var all []Readiness
 			for n := range tc.namespaces {
 				for c := range tc.each {
-					all = append(all, Readiness{fmt.Sprintf("ns-%04d", n), fmt.Sprintf("c-%04d", c), "Why", c < tc.each-tc.broken})
+					all = append(all, Readiness{fmt.Sprintf("ns-%04d", n), fmt.Sprintf("c-%04d", c), "Why", c < tc.each-tc.broken, c > 0})
 				}
 			}
 			r := prometheus.NewRegistry()
@@ -76,7 +80,7 @@ func TestReadinessIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			series, broken, of, unlisted, unlistedBroken := 0, 0, map[string]int{}, 0, 0
+			series, broken, of, unlisted, unlistedBroken, unaccepted := 0, 0, map[string]int{}, 0, 0, 0
 			for _, f := range families {
 				for _, m := range f.GetMetric() {
 					labels := map[string]string{}
@@ -88,6 +92,8 @@ func TestReadinessIsBounded(t *testing.T) {
 						series++
 						of[labels["namespace"]]++
 						broken += 1 - int(m.GetGauge().GetValue())
+					case f.GetName() == "cleaner_unaccepted_events":
+						unaccepted += int(m.GetGauge().GetValue())
 					case labels["ready"] == "false":
 						unlistedBroken += int(m.GetGauge().GetValue())
 						fallthrough
@@ -98,6 +104,9 @@ func TestReadinessIsBounded(t *testing.T) {
 				if n := len(f.GetMetric()); n > 2*(maxNames+1) {
 					t.Errorf("%s has %d series", f.GetName(), n)
 				}
+			}
+			if want := tc.namespaces * (tc.each - 1); unaccepted != want {
+				t.Errorf("%d events are not accepted, want %d", unaccepted, want)
 			}
 			for namespace, n := range of {
 				if n > tc.most {
