@@ -39,6 +39,9 @@ func run(out string) error {
 	if err := copyManifests(); err != nil {
 		return err
 	}
+	if err := copyDashboard(); err != nil {
+		return err
+	}
 	if err := writeTable(); err != nil {
 		return err
 	}
@@ -81,6 +84,7 @@ func copyManifests() error {
 		{"config/policy/status.yaml", "policy", nil, kindAndName},
 		{"config/webhook/author.yaml", "webhook", nil, func(string, manifest) string { return "author" }},
 		{"config/webhook/role.yaml", "webhook/rbac", rbac(), kindAndName},
+		{"config/components/alerts/rules.yaml", "alerts", nil, func(_ string, m manifest) string { return m.Metadata.Name }},
 	} {
 		paths, err := filepath.Glob(from.pattern)
 		if err != nil || len(paths) == 0 {
@@ -91,6 +95,22 @@ func copyManifests() error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// copyDashboard copies what is no manifest: a template makes one of it.
+func copyDashboard() error {
+	text, err := os.ReadFile("config/components/dashboard/cleaner.json")
+	if err != nil {
+		return fmt.Errorf("cannot read the dashboard: %w", err)
+	}
+	folder := filepath.Join(chart, "files", "dashboard")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("cannot make a folder for copies: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "cleaner.json"), text, 0o644); err != nil {
+		return fmt.Errorf("cannot copy the dashboard: %w", err)
 	}
 	return nil
 }

@@ -162,10 +162,12 @@ func combinations() map[string]combination {
 			},
 		},
 		"NoMetrics": {
-			release: name, values: "{metrics: {enabled: false, serviceMonitor: {enabled: true}, readers: [{name: prometheus, namespace: monitoring}]}}",
+			release: name, values: "{metrics: {enabled: false, serviceMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}, readers: [{name: prometheus, namespace: monitoring}]}}",
 			check: func(t *testing.T, o objects) {
 				o.mustLack(t, "Service cleaner-controller-manager-metrics")
 				o.mustLack(t, "ServiceMonitor ")
+				o.mustLack(t, "PrometheusRule ")
+				o.mustLack(t, "ConfigMap ")
 				o.mustLack(t, "ClusterRoleBinding cleaner-metrics-readers")
 				if args := manager(t, o).Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--metrics-bind-address=0") {
 					t.Errorf("they are served: %v", args)
@@ -196,6 +198,15 @@ func combinations() map[string]combination {
 					if service.Labels[k] != v {
 						t.Errorf("it does not select the Service: %s=%v", k, v)
 					}
+				}
+			},
+		},
+		"Alerted": {
+			release: name, values: `{metrics: {prometheusRule: {enabled: true, labels: {release: a}}, dashboard: {enabled: true, labels: {found: b}}}}`,
+			check: func(t *testing.T, o objects) {
+				rules, dashboard := o["PrometheusRule cleaner-alerts"], o["ConfigMap cleaner-dashboard"]
+				if rules == nil || rules.GetLabels()["release"] != "a" || dashboard == nil || dashboard.GetLabels()["found"] != "b" {
+					t.Errorf("rules with labels: %v, and a dashboard: %v", rules, dashboard)
 				}
 			},
 		},

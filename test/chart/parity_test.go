@@ -54,6 +54,7 @@ func TestSameAsKustomize(t *testing.T) {
 		"{presets: {helm: true, hooks: true, nodes: true, sinks: true, spiderpool: true}}": {"helm", "hooks", "nodes", "sinks", "spiderpool"},
 		"{webhook: {certificates: {source: cert-manager}}}":                                {"certmanager"},
 		"{metrics: {serviceMonitor: {enabled: true}}}":                                     {"prometheus"},
+		"{metrics: {prometheusRule: {enabled: true}, dashboard: {enabled: true}}}":         {"alerts", "dashboard"},
 		"{scheduler: {enabled: true}}":                                                     {"scheduler"},
 	} {
 		t.Run(values, func(t *testing.T) {

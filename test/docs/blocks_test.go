@@ -73,7 +73,6 @@ func TestFilesOfTheAPIServer(t *testing.T) {
 func read() map[string]string {
 	return map[string]string{
 		`time: "`:             "TestExpressions",
-		"groups:":             "TestAlerts",
 		admissionFile:         "TestFilesOfTheAPIServer",
 		kubeconfigOfAdmission: "TestFilesOfTheAPIServer",
 		schedulerFile:         "TestTheConfigurationOfThePage",
@@ -177,7 +176,7 @@ func TestBlocks(t *testing.T) {
 	for prefix := range unused {
 		t.Errorf("no page has a command %q: take it out of those that are not run", prefix)
 	}
-	for _, test := range []string{"TestSessions", "TestExpressions", "TestAlerts", "TestOneVersion", "TestRecording", "a drawing"} {
+	for _, test := range []string{"TestSessions", "TestExpressions", "TestOneVersion", "TestRecording", "a drawing"} {
 		if found[test] == 0 {
 			t.Errorf("no block is for %s", test)
 		}

@@ -39,6 +39,9 @@ const (
 	uninstall  = "docs/install.md"
 )
 
+// runbooks is the page whose commands need what has gone wrong: test/alerts makes it happen, and runs them.
+const runbooks = "docs/runbooks.md"
+
 // step is a command of a console block, and what the page shows of its output.
 type step struct {
 	line    int
@@ -133,7 +136,7 @@ func TestSessions(t *testing.T) {
 	}
 	s := newShell(t)
 	for _, p := range inOrder(pages(t)) {
-		if len(p.blocks) == 0 {
+		if len(p.blocks) == 0 || p.name == runbooks {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
