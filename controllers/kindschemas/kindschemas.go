@@ -196,7 +196,7 @@ func (r *Reader) readIndex(ctx context.Context) error {
 	return nil
 }
 
-// pathOf is how a list of documents calls that of a version of a group.
+// pathOf is the name of a group and version in the list of documents.
 func pathOf(gv schema.GroupVersion) string {
 	if gv.Group == "" {
 		return "api/" + gv.Version

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// columns and rows are the size of the terminal, and lineHeight is that of a row in the picture.
+	// columns and rows are the size of the terminal, and lineHeight is the height of a row.
 	columns, rows, lineHeight = 124, 26, 18
 	// shortestPause and longestPause bound the time between two lines, and lastPause is how long the end is shown.
 	shortestPause, longestPause, lastPause = 400 * time.Millisecond, 1500 * time.Millisecond, 6 * time.Second

@@ -5,6 +5,7 @@ package docs_test
 
 import (
 	"fmt"
+	"html"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -209,17 +210,21 @@ func TestBlocksThatEscapeAreFound(t *testing.T) {
 	}
 }
 
-// What README.md shows of the demo is a part of what docs/demo.md has, in its order; and what that is about, the demo tells.
+// The picture of the demo in README.md has the parts that docs/demo.md has, in their order; and what they are about, the demo tells.
 func TestRecording(t *testing.T) {
 	whole := recording(t, "docs/demo.md")
-	rest := whole
-	for _, line := range recording(t, "README.md") {
-		at := slices.Index(rest, line)
-		if at < 0 {
-			t.Errorf("README.md has a line of the demo that docs/demo.md does not have there: %q", line)
+	heading := regexp.MustCompile("── ([^─<]+) ──")
+	picture := html.UnescapeString(readFile(t, "docs/pictures/demo.svg"))
+	for _, line := range whole {
+		if !heading.MatchString(line) {
 			continue
 		}
-		rest = rest[at+1:]
+		_, rest, found := strings.Cut(picture, line)
+		if !found {
+			t.Errorf("docs/pictures/demo.svg has no part %q there: make pictures", line)
+			continue
+		}
+		picture = rest
 	}
 	code := ""
 	names, err := filepath.Glob("../../hack/demo/*.go")
@@ -229,7 +234,6 @@ func TestRecording(t *testing.T) {
 	for _, name := range names {
 		code += readFile(t, "hack/demo/"+filepath.Base(name))
 	}
-	heading := regexp.MustCompile("^── (.*) ──$")
 	for _, line := range whole {
 		if m := heading.FindStringSubmatch(line); m != nil && !strings.Contains(code, `"`+m[1]+`"`) {
 			t.Errorf("the demo has no part %q", m[1])
