@@ -6,6 +6,8 @@ package celenv
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/parts"
 )
 
 // explanation finds out why an expression failed: it runs it once more, watching every part. The program that answers
@@ -50,11 +53,20 @@ func (c *cause) Unwrap() error { return c.err }
 
 // explainError says why the evaluation gave err. If that does not come out again, it says what cel-go said.
 func (x *explanation) explainError(e *Evaluation, err *types.Err) *expr.Error {
-	t := x.expression.tree
-	plain := t.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512)}, err.NodeID())
+	var c *cause
+	again := x.runAgain(e)
+	x.values = nil // they hold the objects
+	if t := x.expression.tree; errors.As(again, &c) {
+		return t.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(c.Error(), 512), Object: c.object, Hint: c.hint}, c.node)
+	}
+	return x.expression.tree.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(err.Error(), 512)}, err.NodeID())
+}
+
+// runAgain runs the expression, and returns its error. What its parts give is in values; the caller drops it.
+func (x *explanation) runAgain(e *Evaluation) error {
 	if x.program == nil {
-		if x.planProgram() != nil {
-			return plain
+		if err := x.planProgram(); err != nil {
+			return err
 		}
 		e.explanations = append(e.explanations, x)
 	}
@@ -64,16 +76,56 @@ func (x *explanation) explainError(e *Evaluation, err *types.Err) *expr.Error {
 	x.meter.StartClock(e.p.meter.Clock.Ctx, x.limits.Wall)
 	x.meter.Budget = &budget
 	defer func() {
-		x.values = nil // they hold the objects
 		x.meter.Clock.Release()
 		*x.meter = before
 	}()
-	_, again := runProgram(x.program, (*activation)(e))
-	var c *cause
-	if !errors.As(again, &c) {
-		return plain
+	_, err := runProgram(x.program, (*activation)(e))
+	return err
+}
+
+// listParts runs the expression again, and lists what its parts give, unless that takes too long.
+func (x *explanation) listParts(e *Evaluation, of string) []parts.Part {
+	env, err := x.expression.env.Extend(cel.EnableMacroCallTracking()) // only so are macros written as the author wrote them
+	if err != nil {
+		return nil
 	}
-	return t.LocateError(&expr.Error{Kind: expr.Runtime, Message: expr.TruncateText(c.Error(), 512), Object: c.object, Hint: c.hint}, c.node)
+	parsed, issues := env.Parse(x.expression.tree.Source)
+	if issues.Err() != nil {
+		return nil
+	}
+	_ = x.runAgain(e) // its error is the value of a part
+	values := x.values
+	x.values = nil
+	return parts.ListParts(of, parsed.NativeRep(), values)
+}
+
+// maxPartVariables bounds for how many variables parts are listed.
+const maxPartVariables = 16
+
+// ListWhenParts evaluates `when` again, and lists what its parts give, and those of the variables that it has read.
+func (i *Item) ListWhenParts() []parts.Part {
+	e := i.bindItem()
+	var out []parts.Part
+	listed := map[*expression]bool{}
+	var list func(of string, x *expression)
+	list = func(of string, x *expression) {
+		if listed[x] || len(listed) > maxPartVariables {
+			return
+		}
+		listed[x] = true
+		out = append(out, x.explanation.listParts(e, of)...)
+		for _, name := range slices.Sorted(maps.Keys(x.names)) {
+			v, memos := e.p.variables[name], e.memos
+			if v == nil {
+				v, memos = i.rule.p.variables[name], e.itemMemos
+			}
+			if v != nil && (memos[v.slot].value != nil || memos[v.slot].failure != nil) { // otherwise it was not read
+				list(name, v.expression)
+			}
+		}
+	}
+	list("when", i.rule.p.when)
+	return parts.LimitParts(out)
 }
 
 // releaseProgram drops what only one that runs needs, which is as much as the program that answers.
@@ -87,97 +139,22 @@ func (x *explanation) planProgram() error {
 		}
 	}
 	var err error
-	x.program, err = x.compiler.planProgram(x.expression.env, x.expression.ast, x.meter, false, x.compiler.calls.MeterProgram(x.expression.ast, x.meter), x.watchNode)
+	x.program, err = x.compiler.planProgram(x.expression.env, x.expression.ast, x.meter, false, x.compiler.calls.MeterProgram(x.expression.ast, x.meter), parts.WatchNodes(x))
 	return err
 }
 
-func (x *explanation) watchNode(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	switch node := i.(type) {
-	case *watchedNode, *watchedAttribute, interpreter.InterpretableConst:
-		return i, nil
-	case interpreter.InterpretableAttribute: // what selects from it must still find an attribute
-		return &watchedAttribute{InterpretableAttribute: node, x: x}, nil
-	default:
-		return &watchedNode{InterpretableV2: node, x: x}, nil
+// BeginNode counts the turns of loops.
+func (x *explanation) BeginNode(id int64) {
+	if loop, ok := x.loopOf[id]; ok {
+		x.turns[loop]++
+	}
+	if x.nodes[id].Expr.Kind() == ast.ComprehensionKind {
+		x.turns[id] = -1
 	}
 }
 
-// watchedNode is any part but an attribute.
-type watchedNode struct {
-	interpreter.InterpretableV2
-	x *explanation
-}
-
-func (w *watchedNode) Eval(a interpreter.Activation) ref.Val { return w.Exec(interpreter.AsFrame(a)) }
-
-func (w *watchedNode) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	id := w.ID()
-	if loop, ok := w.x.loopOf[id]; ok {
-		w.x.turns[loop]++
-	}
-	if w.x.nodes[id].Expr.Kind() == ast.ComprehensionKind {
-		w.x.turns[id] = -1
-	}
-	out := w.InterpretableV2.Exec(f)
-	return w.x.recordValue(f, id, out)
-}
-
-// watchedAttribute is a variable with its fields and indexes.
-type watchedAttribute struct {
-	interpreter.InterpretableAttribute
-	x *explanation
-}
-
-func (w *watchedAttribute) Eval(a interpreter.Activation) ref.Val {
-	return w.Exec(interpreter.AsFrame(a))
-}
-
-func (w *watchedAttribute) Exec(f *interpreter.ExecutionFrame) ref.Val {
-	return w.x.recordValue(f, w.ID(), w.InterpretableAttribute.Exec(f))
-}
-
-// AddQualifier adds a field or an index, and watches it.
-func (w *watchedAttribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute, error) {
-	var step interpreter.Qualifier = &watchedQualifier{Qualifier: q, x: w.x}
-	if constant, ok := q.(interpreter.ConstantQualifier); ok {
-		step = &watchedConstant{ConstantQualifier: constant, x: w.x}
-	}
-	_, err := w.InterpretableAttribute.AddQualifier(step)
-	return w, err
-}
-
-type watchedQualifier struct {
-	interpreter.Qualifier
-	x *explanation
-}
-
-func (w *watchedQualifier) Qualify(vars interpreter.Activation, object any) (any, error) {
-	value, err := w.Qualifier.Qualify(vars, object)
-	return value, w.x.recordLookup(vars, w.ID(), object, err)
-}
-
-func (w *watchedQualifier) QualifyIfPresent(vars interpreter.Activation, object any, presenceOnly bool) (any, bool, error) {
-	value, present, err := w.Qualifier.QualifyIfPresent(vars, object, presenceOnly)
-	return value, present, w.x.recordLookup(vars, w.ID(), object, err)
-}
-
-type watchedConstant struct {
-	interpreter.ConstantQualifier
-	x *explanation
-}
-
-func (w *watchedConstant) Qualify(vars interpreter.Activation, object any) (any, error) {
-	value, err := w.ConstantQualifier.Qualify(vars, object)
-	return value, w.x.recordLookup(vars, w.ID(), object, err)
-}
-
-func (w *watchedConstant) QualifyIfPresent(vars interpreter.Activation, object any, presenceOnly bool) (any, bool, error) {
-	value, present, err := w.ConstantQualifier.QualifyIfPresent(vars, object, presenceOnly)
-	return value, present, w.x.recordLookup(vars, w.ID(), object, err)
-}
-
-// recordValue remembers the value of a part, and turns an error that is new into its cause.
-func (x *explanation) recordValue(vars interpreter.Activation, id int64, out ref.Val) ref.Val {
+// NoteValue remembers the value of a part, and turns an error that is new into its cause.
+func (x *explanation) NoteValue(vars interpreter.Activation, id int64, out ref.Val) ref.Val {
 	x.values[id] = out
 	failure, ok := out.(*types.Err)
 	if !ok {
@@ -208,8 +185,8 @@ func (x *explanation) describeOperands(c *cause, failure *types.Err) {
 	}
 }
 
-// recordLookup remembers what a field or an index was read from, and turns an error of it into its cause.
-func (x *explanation) recordLookup(vars interpreter.Activation, id int64, object any, err error) error {
+// NoteLookup remembers what a field or an index was read from, and turns an error of it into its cause.
+func (x *explanation) NoteLookup(vars interpreter.Activation, id int64, object any, err error) error {
 	var known *cause
 	if e := x.nodes[id].Expr; e != nil && len(expr.ListChildren(e)) > 0 {
 		x.values[expr.ListChildren(e)[0].ID()] = x.expression.env.CELTypeAdapter().NativeToValue(object)

@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
+	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
@@ -102,6 +103,8 @@ type Input struct {
 	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted, and no later rule acts
 	// on their objects.
 	Only map[ItemKey]bool
+	// Trace notes what the rules make of one object; nil: of none. No plan depends on it. With Results, it misses items that are not evaluated.
+	Trace *itemtrace.Trace
 }
 
 // Room is how much may be remembered between decisions.
@@ -245,6 +248,7 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 			Message: fmt.Sprintf("The ttl of %s has not expired yet.", in.Spec.TTL)}
 	}
 	in.Protection = in.Protection.ForSpec(in.Spec)
+	in.Trace.BeginPlan()
 	p := in.decideWork(ctx)
 	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
 		p.Next = again
@@ -384,6 +388,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 		over = "The evaluation was interrupted."
 	}
 	if over != "" {
+		in.Trace.BeginPlan()
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
 		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Counts, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil, nil
 	}

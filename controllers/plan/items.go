@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
@@ -125,15 +126,21 @@ func (r choosing) chooseActions(c *candidate) {
 		withheld[i].Step.Reason = a.reason
 		r.count.Protected++
 		r.addWithheld(withheld[i])
+		tracing(r).noteItem(c, itemtrace.Protected, withheld[i].Because)
 	}
 	if len(a.actions) == 0 {
+		if len(withheld) == 0 {
+			tracing(r).noteItem(c, itemtrace.Unchanged, "")
+		}
 		return
 	}
 	if r.isWaiting(a) {
 		r.count.Deferred++
+		tracing(r).noteActions(a, itemtrace.Deferred, r.p.DeferDetail)
 		return
 	}
 	r.count.Acted++
+	tracing(r).noteActions(a, itemtrace.Acted, a.reason)
 	if !r.mayAct(ItemKey{Rule: r.rule.Name, Key: c.key}) {
 		if r.chargeBytes("actions", stepSize*len(a.actions)) {
 			r.reserved = append(r.reserved, a.actions...)
@@ -171,6 +178,7 @@ func (r choosing) isShadowed(a *acting) bool {
 		if !claimed {
 			continue
 		}
+		tracing(r).noteActions(a, itemtrace.Shadowed, by)
 		i := slices.IndexFunc(r.p.Shadowed, func(s Shadow) bool { return s.Rule == r.rule.Name && s.By == by })
 		switch {
 		case i >= 0:

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
@@ -146,9 +147,11 @@ func (r *deciding) decideRule() {
 				r.addError(r.nameCandidate(c), err)
 			case spared:
 				r.count.Spared++
+				tracing{r}.noteItem(c, itemtrace.Spared, "")
 			case c.until.After(r.in.Now):
 				r.count.Waiting++
 				r.addPending(pending, c)
+				r.in.Trace.NoteWait(r.rule.Name, r.nameCandidate(c), c.until)
 			default:
 				choosing{r}.chooseActions(c)
 			}
@@ -201,6 +204,7 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 		item := items.MakeItem(place)
 		matches, err := item.EvaluateWhen()
 		r.p.Evaluated++
+		tracing{r}.beginItem(item, matches)
 		known.noteResult(place, err == nil && !matches)
 		switch {
 		case r.abortReason() != nil:
@@ -433,6 +437,9 @@ func (r *deciding) leaveKept(group []*candidate) []*candidate {
 	}
 	left := group[:max(0, len(group)-keep)]
 	r.count.Kept += len(group) - len(left)
+	for _, c := range group[len(left):] {
+		tracing{r}.noteItem(c, itemtrace.Kept, "")
+	}
 	return left
 }
 
@@ -493,7 +500,12 @@ func (r *deciding) nameOf(item *celenv.Item) string {
 }
 
 // addError records an error of an item, or, without a key, of the whole rule.
-func (r *deciding) addError(key string, err *expr.Error) { r.errors.addError(r.rule.Name, key, err, 1) }
+func (r *deciding) addError(key string, err *expr.Error) {
+	r.errors.addError(r.rule.Name, key, err, 1)
+	if r.in.Trace != nil {
+		r.in.Trace.NoteOutcome(r.rule.Name, key, itemtrace.Failed, err.Path+" "+describeError(err))
+	}
+}
 
 // makeError is an error in a field of the rule that no expression gave.
 func (r *deciding) makeError(field, message, hint string) *expr.Error {
@@ -517,13 +529,7 @@ type errorID struct{ rule, field, message string }
 
 // addError records an error that happened to so many items, of which the first has a key.
 func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
-	message := err.Message
-	if err.Line > 0 {
-		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)
-	}
-	if err.Hint != "" {
-		message += "; " + err.Hint
-	}
+	message := describeError(err)
 	if e.at == nil {
 		e.at = map[errorID]int{}
 	}
@@ -539,6 +545,57 @@ func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
 		e.rows = append(e.rows, v1alpha1.ItemError{Rule: rule, Key: key, Field: err.Path, Message: id.message})
 	}
 	e.rows[i].Count += items
+}
+
+// describeError is an error in words, without its field.
+func describeError(err *expr.Error) string {
+	message := err.Message
+	if err.Line > 0 {
+		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)
+	}
+	if err.Hint != "" {
+		message += "; " + err.Hint
+	}
+	return message
+}
+
+// tracing notes what becomes of items about the object that is followed.
+type tracing struct{ *deciding }
+
+// beginItem notes what `when` gave for an item. What comes after it says what else becomes of the item: until then it counts as failed.
+func (r tracing) beginItem(item *celenv.Item, matches bool) {
+	if r.in.Trace == nil {
+		return
+	}
+	o, _ := r.in.findObject(item.AsObject())
+	if o == nil || !r.in.Trace.Follows(o.Identify()) {
+		return
+	}
+	outcome := itemtrace.NotMatched
+	if matches {
+		outcome = itemtrace.Failed
+	}
+	r.in.Trace.BeginItem(itemtrace.Entry{Rule: r.rule.Name, Item: r.nameOf(item), Outcome: outcome, Parts: item.ListWhenParts()})
+}
+
+// noteItem notes what becomes of an item.
+func (r tracing) noteItem(c *candidate, outcome itemtrace.Outcome, because string) {
+	if c.object != nil && r.in.Trace.Follows(c.object.Identify()) {
+		r.in.Trace.NoteOutcome(r.rule.Name, r.nameCandidate(c), outcome, because)
+	}
+}
+
+// noteActions notes what becomes of an item, whose actions may be about the object.
+func (r tracing) noteActions(a *acting, outcome itemtrace.Outcome, because string) {
+	if r.in.Trace == nil {
+		return
+	}
+	r.noteItem(a.candidate, outcome, because)
+	for _, d := range a.actions {
+		if d.object != nil && r.in.Trace.Follows(d.object.Identify()) {
+			r.in.Trace.NoteAction(r.rule.Name, r.nameCandidate(a.candidate), outcome, because)
+		}
+	}
 }
 
 // ReadsLost says that some of these targets are lost.

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
+	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/ownerpatches"
@@ -361,6 +362,7 @@ func (r folding) makePatches(folds []*fold) bool {
 		r.errors.addError(r.rule.Name, r.nameCandidate(f.items[0].candidate), err, int64(len(f.items)))
 		for _, a := range f.items {
 			a.failed = true
+			tracing(r).noteActions(a, itemtrace.Failed, err.Path+" "+describeError(err))
 		}
 	}
 	return ok
@@ -404,6 +406,7 @@ func (r folding) leaveOutIdle(folds []*fold) (some bool) {
 			r.p.Next = monotime.ChooseEarlier(r.p.Next, until)
 		}
 		for _, a := range f.items {
+			tracing(r).noteActions(a, itemtrace.Unchanged, "its patch would change nothing")
 			a.actions = slices.DeleteFunc(slices.Clone(a.actions), func(d itemAction) bool { return d.action == f.action })
 			a.failed = len(a.actions) == 0
 		}
