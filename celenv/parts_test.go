@@ -53,8 +53,6 @@ func TestListWhenParts(t *testing.T) {
 			`  when controller(item).hasValue() => false`,
 			`   when controller(item) => optional.none()`,
 			` when item.?status.reason.orValue("") == "Evicted" => not needed`,
-			`  when item.?status.reason.orValue("") => not needed`,
-			`   when item.?status.reason => not needed`,
 		}},
 		"LoopAndList": {`nodes.items.exists(n, n.metadata.name == item.spec.nodeName)`, nil, []string{
 			`when nodes.items.exists(n, n.metadata.name == item.spec.nodeName) => false`,
@@ -88,7 +86,6 @@ func TestListWhenParts(t *testing.T) {
 		"UnreadVariables": {`false && variables.gone == ""`, []string{gone}, []string{
 			`when false && variables.gone == "" => false`,
 			` when variables.gone == "" => not needed`,
-			`  when variables.gone => not needed`,
 		}},
 		"Error": {`item.status.reason == "x"`, nil, []string{
 			`when item.status.reason == "x" => error: no such key: reason`,

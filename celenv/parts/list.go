@@ -59,10 +59,12 @@ type lister struct {
 }
 
 // ListParts lists the parts of an expression that was parsed with its macros: what `&&`, `||`, `!` and `?:` join, and what is compared or
-// called there. Parts in loops have a value for each turn, and are not listed.
+// called there. Parts in loops have a value for each turn, and are not listed; literals are not either.
 func ListParts(of string, parsed *ast.AST, values map[int64]ref.Val) []Part {
 	l := &lister{of: of, info: parsed.SourceInfo(), values: values, listed: map[string]bool{}}
-	l.addPart(parsed.Expr(), 0)
+	if root := parsed.Expr(); root.Kind() != ast.LiteralKind {
+		l.addPart(root, 0)
+	}
 	return LimitParts(l.out)
 }
 
@@ -72,9 +74,13 @@ func (l *lister) addPart(e ast.Expr, depth int) {
 		return
 	}
 	text := l.formatExpression(e)
+	part := l.describePart(e, depth, text)
 	if !l.listed[text] {
 		l.listed[text] = true
-		l.out = append(l.out, l.describePart(e, depth, text))
+		l.out = append(l.out, part)
+	}
+	if part.NotNeeded {
+		return
 	}
 	for _, child := range l.listOperands(e) {
 		if isTelling(child) {
@@ -88,8 +94,6 @@ func (l *lister) describePart(e ast.Expr, depth int, text string) Part {
 	p := Part{Of: l.of, Depth: depth, Expression: text}
 	value, evaluated := l.values[e.ID()]
 	switch failure, failed := value.(*types.Err); {
-	case e.Kind() == ast.LiteralKind:
-		p.Value = formatValue(e.AsLiteral())
 	case !evaluated:
 		p.NotNeeded = true
 	case failed:

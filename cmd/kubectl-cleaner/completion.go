@@ -94,7 +94,7 @@ func (c flagCompletions) findFunc(command, flag string) cobra.CompletionFunc {
 		switch command {
 		case "forecast":
 			return cobra.FixedCompletions([]string{output.Table, output.YAML, output.JSON, formSVG, formHTML}, cobra.ShellCompDirectiveNoFileComp)
-		case "plan", "list":
+		case "plan", "list", "explain":
 			return cobra.FixedCompletions([]string{output.Table, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)
 		}
 		return cobra.FixedCompletions([]string{outputText, output.YAML, output.JSON}, cobra.ShellCompDirectiveNoFileComp)

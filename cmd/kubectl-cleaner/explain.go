@@ -4,13 +4,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,33 +20,61 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
 
-// explainCommand is `explain`.
+// explainCommand is `explain`. With the name of an object it makes a plan, as `plan` does.
 type explainCommand struct {
-	out     output.Screen
-	cluster kubeconfig
+	planCommand
+	object string
 }
 
-func (e explainCommand) newCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "explain " + cleanerArgument,
-		Short: "Explain why a Cleaner has or has not acted",
+func newExplainCommand(t *tool) *cobra.Command {
+	e := &explainCommand{planCommand: planCommand{terminal: t.terminal, cluster: t.cluster, clock: t.clock}}
+	cmd := &cobra.Command{
+		Use:   "explain " + cleanerArgument + " [--object KIND/NAMESPACE/NAME]",
+		Short: "Explain why a Cleaner has or has not acted, or why not on an object",
 		Long: `Explain why a Cleaner or a ClusterCleaner has or has not acted, from its status: the result of the last evaluation, what
-it waits for, what it could not read or was not allowed to do, and its last actions. The command is read-only and
-does not evaluate the Cleaner; to evaluate it, use "plan".`,
+it waits for, what it could not read or was not allowed to do, and its last actions.
+
+With --object, evaluate the Cleaner now, with your own rights, and explain what it makes of one object: which rule acts
+on the object and when, or which step of each rule leaves it out, and what each part of 'when' gives. With -f too, the
+Cleaner is that in a file, as for "plan". The command changes nothing.`,
 		Example: `  kubectl cleaner explain preview -n default
-  kubectl cleaner explain clustercleaner/everywhere`,
-		Args:              validateArgs(oneCleaner),
-		ValidArgsFunction: e.cluster.completeCleaner,
-		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), args[0]) },
+  kubectl cleaner explain preview -n default --object pod/web-1
+  kubectl cleaner explain clustercleaner/everywhere --object configmap/team/b`,
+		Args:              validateArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: t.cluster.completeCleaner,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if e.object == "" {
+				return e.explainStatus(cmd, args)
+			}
+			return e.explainObject(cmd.Context(), args)
+		},
 	}
+	flags := cmd.Flags()
+	flags.StringVar(&e.object, "object", "", "object to explain, as KIND/NAMESPACE/NAME, or KIND/NAME if it has no namespace, or the Cleaner's; KIND may be KIND.GROUP")
+	e.flags.addInputFlags(flags)
+	flags.StringVarP(&e.flags.output, "output", "o", output.Table, "output format of --object: table, yaml or json")
+	return cmd
 }
 
-func (e explainCommand) run(ctx context.Context, argument string) error {
-	c, err := e.cluster.findCleaner(argument)
+// explainStatus explains a Cleaner by its status.
+func (e *explainCommand) explainStatus(cmd *cobra.Command, args []string) error {
+	if err := validateArgs(oneCleaner)(cmd, args); err != nil {
+		return err
+	}
+	var wrong error
+	cmd.LocalFlags().Visit(func(f *pflag.Flag) {
+		if wrong == nil && f.Name != "help" && cmd.Parent().PersistentFlags().Lookup(f.Name) == nil {
+			wrong = usageError{fmt.Errorf("--%s is for --object: name an object, or omit it", f.Name)}
+		}
+	})
+	if wrong != nil {
+		return wrong
+	}
+	c, err := e.cluster.findCleaner(args[0])
 	if err != nil {
 		return err
 	}
-	u, err := c.get(ctx)
+	u, err := c.get(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -57,7 +85,8 @@ func (e explainCommand) run(ctx context.Context, argument string) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
 		return fmt.Errorf("cannot read %s: %w", c.displayName, err)
 	}
-	return e.out.WriteColumns(func(page output.Screen) { printStatus(page, e.out.NewPainter(), c.displayName, owner) })
+	out := e.terminal.out
+	return out.WriteColumns(func(page output.Screen) { printStatus(page, out.NewPainter(), c.displayName, owner) })
 }
 
 // printStatus prints a status for people, the most important part first.

@@ -7,6 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 )
@@ -31,5 +38,67 @@ func TestExplainErrors(t *testing.T) {
 				t.Errorf("got %q, want %q", text.String(), tc.want)
 			}
 		})
+	}
+}
+
+// explainedLive is a Cleaner of the cluster whose timer runs, and one that a template of the cluster writes.
+const explainedLive = `
+apiVersion: cleaner.vtex.dev/v1alpha1
+kind: Cleaner
+metadata: {name: why, namespace: team}
+spec:
+  lifecycle: Recurring
+  targets: [{name: maps, reference: {version: v1, kind: ConfigMap, matchExpressions: [{key: app, operator: In, values: [web, other]}]}}]
+  rules:
+  - {name: old, forEach: maps.items, when: 'item.metadata.?labels.?app.orValue("") == "web"', for: 3h, actions: [{delete: {}}]}
+  - {name: taken, forEach: maps.items, when: 'item.metadata.labels.app != "web"', actions: [{delete: {}}]}
+  - {name: late, forEach: maps.items, when: 'item.metadata.labels.app != "web"', actions: [{delete: {}}]}
+`
+
+// testExplainObject explains objects of a cluster with the rights of the caller.
+func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(explainedLive), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	maps := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("team")
+	for name, app := range map[string]string{"why-web": "web", "why-other": "other", "why-none": "none"} {
+		m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "labels": map[string]any{"app": app}}}}
+		if _, err := maps.Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cleaners := client.Resource(v1alpha1.GroupVersion.WithResource("cleaners")).Namespace("team")
+	if _, err := cleaners.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	explain := func(code int, object string, more ...string) string {
+		return s.run(code, append([]string{"explain", "why", "-n", "team", "--object", object}, more...)...)
+	}
+	s.wants(explain(0, "secret/why-web"), "Cleaner team/why, secret/why-web", "The Cleaner does not act on it.", "maps     no           kind: it selects configmaps")
+	s.wants(explain(0, "cm/why-web"), "Rule old acts on it at 2026-01-01T03:00:00Z", "no status lists its timer", `item.metadata.?labels.?app.orValue(""): "web"`)
+	status := `{"status": {"pending": [{"rule": "old", "key": "why-web.configmaps/v1", "until": "2026-01-01T01:30:00Z"}]}}`
+	if _, err := cleaners.Patch(t.Context(), "why", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	if got := explain(0, "configmap/team/why-web"); !strings.Contains(got, "Rule old acts on it at 2026-01-01T01:30:00Z") || strings.Contains(got, "no status lists its timer") {
+		t.Errorf("the timer of the status does not count:\n%s", got)
+	}
+	s.wants(explain(0, "ConfigMap/why-web", "--at", "2026-01-01T01:30:00Z"), "Rule old deletes it now.")
+	s.wants(explain(0, "configmaps/why-other"), "Rule taken deletes it now.", "late    earlierRule   rule taken acts on it first")
+	s.wants(explain(0, "configmaps/why-none"), "The Cleaner does not act on it.", "labels: app in (other,web), and it is \"none\"")
+	s.wants(explain(0, "configmap/default/a", "-o", "json"), `"acts": false`, `"because": "namespace: a Cleaner sees only its own namespace team"`)
+	s.wants(explain(1, "configmap/none"), "configmap/team/none does not exist")
+	s.wants(explain(1, "configmap/why-web", "--as", "nobody"), "forbidden")
+	if _, err := maps.Get(t.Context(), "why-other", metav1.GetOptions{}); err != nil {
+		t.Errorf("explaining has changed something: %v", err)
+	}
+	if err := cleaners.Delete(t.Context(), "why", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"why-web", "why-other", "why-none"} {
+		if err := maps.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -104,8 +104,8 @@ func listAll(ctx context.Context, in dynamic.ResourceInterface, what string) ([]
 }
 
 // loadClusterTemplates returns a loader with the templates of the cluster, instead of those that are shipped, and with those of the flags.
-func (f *forecastCommand) loadClusterTemplates(ctx context.Context) (*manifests.Loader, error) {
-	from, err := f.cluster.newClusterClient()
+func (p *planCommand) loadClusterTemplates(ctx context.Context) (*manifests.Loader, error) {
+	from, err := p.cluster.newClusterClient()
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (f *forecastCommand) loadClusterTemplates(ctx context.Context) (*manifests.
 	if err != nil {
 		return nil, err
 	}
-	documents, err := f.terminal.in.ReadPaths(f.flags.templates)
+	documents, err := p.terminal.in.ReadPaths(p.flags.templates)
 	if err != nil {
 		return nil, err
 	}
@@ -128,12 +128,12 @@ func (f *forecastCommand) loadClusterTemplates(ctx context.Context) (*manifests.
 	if err != nil {
 		return nil, err
 	}
-	l.AllowedKinds, l.Stored = f.flags.allowedKinds, true
-	if err := f.openCluster(l); err != nil {
+	l.AllowedKinds, l.Stored = p.flags.allowedKinds, true
+	if err := p.openCluster(l); err != nil {
 		return nil, err
 	}
 	for _, found := range l.AddTemplates(ctx, documents) {
-		f.terminal.printProblem(found)
+		p.terminal.printProblem(found)
 	}
 	return l, nil
 }
@@ -147,19 +147,11 @@ func documentOf(u *unstructured.Unstructured) (*manifests.Document, error) {
 
 // predictLive predicts a Cleaner of the cluster, from where its status says it is.
 func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loader, d *forecast.Document, u *unstructured.Unstructured, times planning.Times) error {
-	read, err := documentOf(u)
+	c, state, err := loadStored(ctx, loader, u)
 	if err != nil {
 		return err
-	}
-	c := loader.LoadCleaner(ctx, read, nil)
-	if c.IsInvalid() {
-		return manifests.JoinErrors(c.Problems)
 	}
 	in := forecast.Input{}
-	state, err := readState(u)
-	if err != nil {
-		return err
-	}
 	if f.flags.since == "" {
 		in.Waiting = state.Pending
 	}
@@ -167,6 +159,20 @@ func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loa
 		in.LastTick = state.LastScheduleTime.Time
 	}
 	return f.predictCleaner(ctx, d, c, times, in)
+}
+
+// loadStored reads a Cleaner of the cluster, and its status.
+func loadStored(ctx context.Context, loader *manifests.Loader, u *unstructured.Unstructured) (*manifests.Cleaner, *v1alpha1.CleanerStatus, error) {
+	read, err := documentOf(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := loader.LoadCleaner(ctx, read, nil)
+	if c.IsInvalid() {
+		return nil, nil, manifests.JoinErrors(c.Problems)
+	}
+	state, err := readState(u)
+	return c, state, err
 }
 
 // readState returns the status of a Cleaner, which a document of a file does not have.

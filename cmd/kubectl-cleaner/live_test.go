@@ -241,6 +241,7 @@ func TestLive(t *testing.T) {
 			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
 	})
 
+	t.Run("ExplainObject", func(t *testing.T) { testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
 	t.Run("List", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "list"), "NAME      READY   REASON             MODE      NEXT                   DONE   AGE\n", "preview   True    ConditionsNotMet   Enforce   2026-01-01T01:00:00Z   5      ")

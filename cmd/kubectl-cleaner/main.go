@@ -145,7 +145,7 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 		newForecastCommand(t),
 		(&testCommand{terminal: t.terminal, clock: t.clock}).newCommand(),
 		(&validateCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
-		explainCommand{out: out, cluster: t.cluster}.newCommand(),
+		newExplainCommand(t),
 		(&rightsCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		(&listCommand{out: out, cluster: t.cluster, clock: t.clock}).newCommand(),
 		change.newSuspendCommand(true), change.newSuspendCommand(false), change.newRunCommand(),

@@ -28,6 +28,19 @@ func (s *Objects) FindNamed(r schema.GroupResource, namespace, name string) *pla
 	return nil
 }
 
+// ResolveShortName returns the kind that a short name stands for, such as po; other names as they are.
+func (s *Objects) ResolveShortName(gv schema.GroupVersion, name string) string {
+	for i := range s.served[gv] {
+		if r := &s.served[gv][i]; slices.Contains(r.ShortNames, strings.ToLower(name)) {
+			return r.Kind
+		}
+	}
+	return name
+}
+
+// FindFailure says why the objects of a resource cannot be read; empty if they can.
+func (s *Objects) FindFailure(r schema.GroupResource) string { return s.failures[r].detail }
+
 // FindMiss says by what a query leaves an object out that is of its kind; empty if it selects the object.
 func (s *Objects) FindMiss(q *Query, o *plan.Object) string {
 	if q.Name != "" && q.Name != o.Name {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 // TestFindMiss asks what leaves a Pod out, and compares each answer with what a read selects.
@@ -72,5 +73,31 @@ func TestFindMiss(t *testing.T) {
 				t.Errorf("it is left out by %q, and a read selects %d (%s)", got, len(read.Objects), read.Detail)
 			}
 		})
+	}
+}
+
+// A short name stands for a kind of its own group and version only.
+func TestResolveShortName(t *testing.T) {
+	world, apps := NewObjects(), schema.GroupVersion{Group: "apps", Version: "v1"}
+	world.AddKind(apps, metav1.APIResource{Name: "deployments", SingularName: "deployment", Kind: "Deployment", ShortNames: []string{"deploy"}})
+	for name, want := range map[string]string{"deploy": "Deployment", "Deploy": "Deployment", "deployment": "deployment", "po": "po"} {
+		if got := world.ResolveShortName(apps, name); got != want {
+			t.Errorf("%s stands for %s, not for %s", name, got, want)
+		}
+	}
+	if got := world.ResolveShortName(schema.GroupVersion{Version: "v1"}, "deploy"); got != "deploy" {
+		t.Errorf("in another group it stands for %s", got)
+	}
+}
+
+// Why a kind cannot be read is known of this kind alone.
+func TestFindFailure(t *testing.T) {
+	world := NewObjects()
+	world.SetFailure(schema.GroupResource{Resource: "pods"}, plan.Forbidden, "you may not")
+	if got := world.FindFailure(schema.GroupResource{Resource: "pods"}); got != "you may not" {
+		t.Errorf("it is %q", got)
+	}
+	if got := world.FindFailure(schema.GroupResource{Resource: "nodes"}); got != "" {
+		t.Errorf("of another kind it is %q", got)
 	}
 }

@@ -77,7 +77,12 @@ func (t *Trace) BeginPlan() {
 }
 
 // ListEntries returns what the rules make of the object, in their order.
-func (t *Trace) ListEntries() []Entry { return slices.Clone(t.entries) }
+func (t *Trace) ListEntries() []Entry {
+	if t == nil {
+		return nil
+	}
+	return slices.Clone(t.entries)
+}
 
 // BeginItem notes an item of which it is known only what `when` gave.
 func (t *Trace) BeginItem(e Entry) {

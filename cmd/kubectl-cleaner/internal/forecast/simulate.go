@@ -168,7 +168,8 @@ func (s *simulation) makeInput(ctx context.Context) plan.Input {
 	in := d.MakeInput(ctx, s.world)
 	in.Owner, in.Spec, in.Confirmed, in.Holds, in.Done = owner, s.work, in.Snapshot.LiveReads(), s.holds, s.done
 	if !s.begun {
-		in.Holds = s.beginHolds(ctx, in)
+		first := plan.ComputePlan(ctx, in)
+		in.Holds = planning.ContinueHolds(&in, &first, s.Decision.Times.Since, s.Waiting)
 	}
 	return in
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -36,6 +37,10 @@ type Decision struct {
 	Times      Times
 	// Release is the Helm release of the spec; nil if it was not read.
 	Release *plan.Release
+	// Waiting is what waits for the end of its `for` by the status of the Cleaner.
+	Waiting []v1alpha1.Pending
+	// Trace notes what the rules make of one object; nil: of none.
+	Trace *itemtrace.Trace
 }
 
 // ComputePlan makes the plan that the operator would make of the reader's objects, and adds what is wrong with its patches. It reads again
@@ -43,7 +48,7 @@ type Decision struct {
 func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan {
 	in := d.MakeInput(ctx, r)
 	first := plan.ComputePlan(ctx, in)
-	in.Holds = first.Holds.BeganAt(d.Times.Since)
+	in.Holds = ContinueHolds(&in, &first, d.Times.Since, d.Waiting)
 	p := applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), d.Cleaner.Work, d.Times.At)
 	CheckPatches(ctx, d.Cleaner.Schemas, d.Cleaner.Work, &p)
 	return p
@@ -55,7 +60,7 @@ func (d Decision) MakeInput(ctx context.Context, r snapshot.Reader) plan.Input {
 	return plan.Input{
 		Owner: owner, Spec: c.Work, Programs: c.Programs, Protection: d.Protection, Now: d.Times.At, Release: d.Release,
 		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.Work),
-		Batch:    unlimitedBatch,
+		Batch:    unlimitedBatch, Trace: d.Trace,
 	}
 }
 
