@@ -95,6 +95,7 @@ func checkRules(f *Findings, spec *v1alpha1.Work, root *field.Path, o Options) {
 		checkOptionalExpression(f, r.Reason, path.Child("reason"))
 		checkActions(f, spec, i, path.Child("actions"), o)
 	}
+	checkShadows(f, spec.Rules[:min(len(spec.Rules), maxRules)], p)
 }
 
 func checkRuleName(f *Findings, rules []v1alpha1.Rule, i int, list *field.Path) {

@@ -229,3 +229,19 @@ func without(t *testing.T, r recipe, folder string, plan casetest.ExpectedPlan) 
 	}
 	return asked
 }
+
+// TestShippedRulesHaveItems shows that no rule of a template, a recipe or a sample is told to act on nothing, because an earlier one deletes
+// its items.
+func TestShippedRulesHaveItems(t *testing.T) {
+	args := []string{"validate", "-f", "../../config/samples"}
+	templates, err := filepath.Glob("../../config/templates/*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range templates {
+		args = append(args, "-f", file)
+	}
+	if out, errs := command(t, args...); strings.Count(out, " is valid") < 30 || strings.Contains(errs, "acts on no item") {
+		t.Errorf("%s%s", out, errs)
+	}
+}

@@ -162,6 +162,7 @@ includeProtected: true
 targets: [{name: pods, reference: {version: v1, kind: Pod}}]
 rules:
 - {name: all, forEach: pods.items, when: 'item.metadata.labels["app"] == "web"', for: 2d, actions: [{delete: {gracePeriodSeconds: 0}}]}
+- {name: late, forEach: pods.items, when: 'item.metadata.labels["app"] == "web"', for: 3d, actions: [{evict: {}}]}
 `), client.DryRunAll)
 	if err != nil {
 		t.Fatal(err)
@@ -172,6 +173,7 @@ rules:
 		"spec: nothing limits what is done in the whole cluster",
 		"spec.includeProtected: namespaces that the cluster depends on, such as kube-system",
 		`spec.rules[0].when at 1:`,
+		`spec.rules[1]: acts on no item that rule "all" can delete`,
 	} {
 		if !strings.Contains(strings.Join(warned.warnings, "\n"), want) {
 			t.Errorf("nobody says %q in %q", want, warned.warnings)
