@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
@@ -46,6 +47,44 @@ func TestFindings(t *testing.T) {
 	same(t, "findings", []string{"c shop done 7", "c shop not-done 0"}, r.measured("cleaner_findings"))
 	if got := r.cleaner().Status.Findings; len(got) != 1 || got[0].Rule != "done" || got[0].Count != 7 {
 		t.Errorf("found %+v", got)
+	}
+}
+
+// The counts of rules are written together with other news of a status. Alone they never are: a Cleaner at rest writes nothing, however
+// its objects change.
+func TestRuleCountsAloneAreNotWritten(t *testing.T) {
+	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+	c.Spec.Rules[0].Keep = new(intstr.FromInt32(100))
+	r := newRig(t, c)
+	for i := range 5 {
+		r.pods.put(aPod(fmt.Sprintf("p-%d", i), "Running"))
+	}
+	counts := func() v1alpha1.RuleCounts {
+		t.Helper()
+		if got := r.cleaner().Status.RuleCounts; len(got) == 1 {
+			return got[0]
+		}
+		t.Fatalf("the counts are %v", r.cleaner().Status.RuleCounts)
+		return v1alpha1.RuleCounts{}
+	}
+	r.pass()
+	if got, want := counts(), (v1alpha1.RuleCounts{Rule: "done", Items: 5}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
+	}
+	written := r.cleaner().ResourceVersion
+	for i := range 5 {
+		r.pods.put(aPod(fmt.Sprintf("p-%d", i), "Succeeded"))
+		r.clock.Step(time.Minute)
+		r.pass()
+	}
+	if now := r.cleaner().ResourceVersion; now != written {
+		t.Errorf("the status is written at version %s, although only its counts have changed since %s", now, written)
+	}
+	r.pods.put(aPod("p-5", "Running")) // there is one object more, which a status says anyway
+	r.clock.Step(time.Minute)
+	r.pass()
+	if got, want := counts(), (v1alpha1.RuleCounts{Rule: "done", Items: 6, Matched: 5, Kept: 5}); got != want {
+		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
 

@@ -69,6 +69,15 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Findings []Finding `json:"findings,omitempty"`
 
+	// How many items of each rule each step has left out, in the order of the rules. Written together with the rest of
+	// the status: if only these numbers change, the status keeps the earlier ones. Without rules, or while the rules are
+	// not evaluated, there are none.
+	// +optional
+	// +listType=map
+	// +listMapKey=rule
+	// +kubebuilder:validation:MaxItems=64
+	RuleCounts []RuleCounts `json:"ruleCounts,omitempty"`
+
 	// The last 20 actions, newest first. In mode DryRun, the actions that would have been performed.
 	// +optional
 	// +listType=atomic
@@ -161,6 +170,44 @@ type Evaluation struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Withheld []Withheld `json:"withheld,omitempty"`
+}
+
+// RuleCounts is what becomes of the items of a rule. Items that match `when` are in one of the other numbers, have an
+// error, or there is nothing to do for them.
+type RuleCounts struct {
+	// The name of the rule.
+	// +kubebuilder:validation:MaxLength=2048
+	Rule string `json:"rule"`
+	// How many items `forEach` gives.
+	// +optional
+	Items int64 `json:"items,omitempty"`
+	// For how many of them `when` is true.
+	// +optional
+	Matched int64 `json:"matched,omitempty"`
+	// How many of these `keep` leaves out.
+	// +optional
+	Kept int64 `json:"kept,omitempty"`
+	// How many `unless` leaves out.
+	// +optional
+	Spared int64 `json:"spared,omitempty"`
+	// How many wait for the end of `for`.
+	// +optional
+	Waiting int64 `json:"waiting,omitempty"`
+	// How many are protected.
+	// +optional
+	Protected int64 `json:"protected,omitempty"`
+	// How many are left to an earlier rule, which acts on the same object.
+	// +optional
+	Shadowed int64 `json:"shadowed,omitempty"`
+	// How many wait because an earlier action on their object has failed.
+	// +optional
+	Deferred int64 `json:"deferred,omitempty"`
+	// How many have an error, in any field of the rule.
+	// +optional
+	Errors int64 `json:"errors,omitempty"`
+	// How many the rule acts on, or would act on, such as in mode DryRun or with a limit exceeded.
+	// +optional
+	Acted int64 `json:"acted,omitempty"`
 }
 
 // Pending is an item that matches `when` and still waits for its `for` timer.

@@ -62,8 +62,9 @@ func (e *explainCommand) explainStatus(cmd *cobra.Command, args []string) error 
 		return err
 	}
 	var wrong error
-	cmd.LocalFlags().Visit(func(f *pflag.Flag) {
-		if wrong == nil && f.Name != "help" && cmd.Parent().PersistentFlags().Lookup(f.Name) == nil {
+	own := cmd.LocalNonPersistentFlags()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if wrong == nil && own.Lookup(f.Name) != nil {
 			wrong = usageError{fmt.Errorf("--%s is for --object: name an object, or omit it", f.Name)}
 		}
 	})
@@ -119,6 +120,7 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 			out.Printf("%s\t%d\t%s\t%s\n", f.Rule, f.Count, someOf(f.Items, f.Count), f.Message)
 		}
 	}
+	printRuleCounts(out, p, s.RuleCounts)
 	printRun(out, s.Run)
 	if len(s.LastActions) > 0 {
 		out.Printf("%s", p.FormatHeading("LAST ACTION", "OBJECT", "RULE", "TIME", "RESULT"))
@@ -128,6 +130,17 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
 		out.Printf("\nNext: %s\n", formatTime(n.Time))
+	}
+}
+
+// printRuleCounts prints what became of the items of each rule.
+func printRuleCounts(out output.Screen, p output.Painter, counts []v1alpha1.RuleCounts) {
+	if len(counts) == 0 {
+		return
+	}
+	out.Printf("%s", p.FormatHeading("RULE", "ITEMS", "MATCHED", "KEPT", "SPARED", "WAITING", "PROTECTED", "SHADOWED", "DEFERRED", "ERRORS", "ACTED"))
+	for _, c := range counts {
+		out.Printf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", c.Rule, c.Items, c.Matched, c.Kept, c.Spared, c.Waiting, c.Protected, c.Shadowed, c.Deferred, c.Errors, c.Acted)
 	}
 }
 

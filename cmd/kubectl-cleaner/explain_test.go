@@ -41,7 +41,7 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// explainedLive is a Cleaner of the cluster whose timer runs, and one that a template of the cluster writes.
+// explainedLive is a Cleaner of the cluster whose timer runs.
 const explainedLive = `
 apiVersion: cleaner.vtex.dev/v1alpha1
 kind: Cleaner
@@ -76,15 +76,15 @@ func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
 		return s.run(code, append([]string{"explain", "why", "-n", "team", "--object", object}, more...)...)
 	}
 	s.wants(explain(0, "secret/why-web"), "Cleaner team/why, secret/why-web", "The Cleaner does not act on it.", "maps     no           kind: it selects configmaps")
-	s.wants(explain(0, "cm/why-web"), "Rule old acts on it at 2026-01-01T03:00:00Z", "no status lists its timer", `item.metadata.?labels.?app.orValue(""): "web"`)
-	status := `{"status": {"pending": [{"rule": "old", "key": "why-web.configmaps/v1", "until": "2026-01-01T01:30:00Z"}]}}`
+	s.wants(explain(0, "cm/why-web"), "Rule old acts on it at 2030-01-01T03:00:00Z", "no status lists its timer", `item.metadata.?labels.?app.orValue(""): "web"`)
+	status := `{"status": {"pending": [{"rule": "old", "key": "why-web.configmaps/v1", "until": "2030-01-01T01:30:00Z"}]}}`
 	if _, err := cleaners.Patch(t.Context(), "why", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	if got := explain(0, "configmap/team/why-web"); !strings.Contains(got, "Rule old acts on it at 2026-01-01T01:30:00Z") || strings.Contains(got, "no status lists its timer") {
+	if got := explain(0, "configmap/team/why-web"); !strings.Contains(got, "Rule old acts on it at 2030-01-01T01:30:00Z") || strings.Contains(got, "no status lists its timer") {
 		t.Errorf("the timer of the status does not count:\n%s", got)
 	}
-	s.wants(explain(0, "ConfigMap/why-web", "--at", "2026-01-01T01:30:00Z"), "Rule old deletes it now.")
+	s.wants(explain(0, "ConfigMap/why-web", "--at", "2030-01-01T01:30:00Z"), "Rule old deletes it now.")
 	s.wants(explain(0, "configmaps/why-other"), "Rule taken deletes it now.", "late    earlierRule   rule taken acts on it first")
 	s.wants(explain(0, "configmaps/why-none"), "The Cleaner does not act on it.", "labels: app in (other,web), and it is \"none\"")
 	s.wants(explain(0, "configmap/default/a", "-o", "json"), `"acts": false`, `"because": "namespace: a Cleaner sees only its own namespace team"`)

@@ -58,6 +58,8 @@ type listedCleaner struct {
 	Done    int64       `json:"done"`
 	Failed  int64       `json:"failed"`
 	Created metav1.Time `json:"created"`
+	// RuleCounts say how many items of each rule each step has left out.
+	RuleCounts []v1alpha1.RuleCounts `json:"ruleCounts,omitempty"`
 }
 
 func (l *listCommand) newCommand() *cobra.Command {
@@ -137,6 +139,7 @@ func newListed(owner v1alpha1.Owner) listedCleaner {
 	c := listedCleaner{
 		Kind: ownerKind(owner), Namespace: owner.GetNamespace(), Name: owner.GetName(), Mode: cmp.Or(owner.Common().Mode, v1alpha1.ModeEnforce),
 		Next: s.NextScheduledEvaluation, Created: owner.GetCreationTimestamp(),
+		RuleCounts: s.RuleCounts,
 	}
 	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready != nil {
 		c.Ready, c.Reason, c.Message = string(ready.Status), ready.Reason, ready.Message

@@ -228,6 +228,7 @@ func TestLive(t *testing.T) {
 				{"type": "Delivered", "status": "False", "reason": "DeliveryFailed", "message": "No answer.", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
 			"pending": [{"rule": "old", "key": "a", "until": "2026-01-01T00:40:00Z"}],
 			"findings": [{"rule": "twice", "count": 7, "items": ["10.0.0.1", "10.0.0.2"], "message": "of two Pods"}],
+			"ruleCounts": [{"rule": "old", "items": 9, "matched": 4, "waiting": 1, "errors": 3}],
 			"lastActions": [{"object": "a.configmaps/v1", "rule": "targets.maps", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}],
 			"lastEvaluation": {"time": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "ConditionsNotMet", "conditions": [{"expression": "false", "value": false}],
 				"errors": [{"rule": "old", "key": "b", "field": "rules[0].when", "message": "no such key", "count": 3}],
@@ -238,10 +239,10 @@ func TestLive(t *testing.T) {
 		s.wants(s.run(0, "explain", "preview"),
 			"this status is for an earlier generation of the spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 items)",
-			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "Next: 2026-01-01T01:00:00Z")
+			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "old    9       4         0      0        1         0           0          0          3        0", "Next: 2026-01-01T01:00:00Z")
 	})
 
-	t.Run("ExplainObject", func(t *testing.T) { testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
+	t.Run("ExplainObject", func(t *testing.T) { testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now.AddDate(4, 0, 0)}, client) })
 	t.Run("List", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "list"), "NAME      READY   REASON             MODE      NEXT                   DONE   AGE\n", "preview   True    ConditionsNotMet   Enforce   2026-01-01T01:00:00Z   5      ")
@@ -251,7 +252,7 @@ func TestLive(t *testing.T) {
 		if got := s.run(0, "list", "-n", "team", "-o", "json"); got != "{\n  \"kind\": \"CleanerList\",\n  \"items\": []\n}\n" {
 			t.Errorf("without Cleaners it prints %s", got)
 		}
-		s.wants(s.run(0, "list", "-A", "-o", "yaml"), "kind: CleanerList\n", "- created:", "  kind: ClusterCleaner\n", "  namespace: default\n", "  done: 5\n", "  failed: 2\n", "  reason: ConditionsNotMet\n", "  message: A condition is false.\n")
+		s.wants(s.run(0, "list", "-A", "-o", "yaml"), "kind: CleanerList\n", "- created:", "  kind: ClusterCleaner\n", "  namespace: default\n", "  done: 5\n", "  ruleCounts:\n  - errors: 3\n    items: 9\n    matched: 4\n    rule: old\n    waiting: 1\n", "  failed: 2\n", "  reason: ConditionsNotMet\n", "  message: A condition is false.\n")
 		s.wants(s.run(1, "list", "-A", "--as", "nobody"), "cannot list ClusterCleaners: ", "cannot list Cleaners: ")
 	})
 

@@ -16,8 +16,8 @@ import (
 const (
 	// MaxConditions is how many conditions a status has, and MaxOutcomes how many of the spec its last evaluation.
 	MaxConditions, MaxOutcomes = 16, 64
-	// maxFindings is how many rules a status names that report.
-	maxFindings = 64
+	// maxRules is how many rules a status names.
+	maxRules = 64
 	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong or is withheld, and MaxActions how
 	// many actions.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
@@ -35,6 +35,7 @@ func trimReport(s *v1alpha1.CleanerStatus) {
 	s.Pending = trimList(s.Pending, MaxListed, func(p *v1alpha1.Pending) []*string { return []*string{&p.Rule, &p.Key} })
 	s.LastActions = TrimActions(s.LastActions)
 	s.Findings = trimFindings(s.Findings)
+	s.RuleCounts = trimList(s.RuleCounts, maxRules, func(c *v1alpha1.RuleCounts) []*string { return []*string{&c.Rule} })
 	e := s.LastEvaluation
 	if e == nil {
 		return
@@ -47,7 +48,7 @@ func trimReport(s *v1alpha1.CleanerStatus) {
 
 // trimFindings leaves what rules report in the room that the operator gives it.
 func trimFindings(all []v1alpha1.Finding) []v1alpha1.Finding {
-	all = trimList(all, maxFindings, func(f *v1alpha1.Finding) []*string { return []*string{&f.Rule, &f.Message} })
+	all = trimList(all, maxRules, func(f *v1alpha1.Finding) []*string { return []*string{&f.Rule, &f.Message} })
 	for i := range all {
 		all[i].Items = trimList(all[i].Items, statusfindings.MaxItems, func(name *string) []*string { return []*string{name} })
 	}

@@ -94,6 +94,22 @@ type RuleCount struct {
 	Protected, Shadowed, Deferred, Acted int
 }
 
+// ListCounts returns the counts of the rules with their errors, as a status tells them.
+func (p *Plan) ListCounts() []v1alpha1.RuleCounts {
+	errors := map[string]int64{}
+	for i := range p.Errors {
+		errors[p.Errors[i].Rule] += p.Errors[i].Count
+	}
+	var out []v1alpha1.RuleCounts
+	for _, c := range p.Counts {
+		out = append(out, v1alpha1.RuleCounts{
+			Rule: c.Rule, Items: int64(c.Items), Matched: int64(c.Matched), Kept: int64(c.Kept), Spared: int64(c.Spared), Waiting: int64(c.Waiting),
+			Protected: int64(c.Protected), Shadowed: int64(c.Shadowed), Deferred: int64(c.Deferred), Errors: errors[c.Rule], Acted: int64(c.Acted),
+		})
+	}
+	return out
+}
+
 // candidate is an item for which `when` holds.
 type candidate struct {
 	item  *celenv.Item

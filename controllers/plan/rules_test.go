@@ -1133,7 +1133,20 @@ func TestRuleCounts(t *testing.T) {
 		{Rule: "later", Items: 6, Matched: 5, Protected: 1, Shadowed: 1, Deferred: 1, Acted: 2},
 		{Rule: "young", Items: 6, Matched: 1, Waiting: 1},
 	}
-	if diff := cmp.Diff(want, ComputePlan(t.Context(), in).Counts); diff != "" {
+	got := ComputePlan(t.Context(), in)
+	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	told := []v1alpha1.RuleCounts{
+		{Rule: "kept", Items: 6, Matched: 3, Kept: 1, Spared: 1, Acted: 1},
+		{Rule: "later", Items: 6, Matched: 5, Protected: 1, Shadowed: 1, Deferred: 1, Errors: 1, Acted: 2},
+		{Rule: "young", Items: 6, Matched: 1, Waiting: 1},
+	}
+	if diff := cmp.Diff(told, got.ListCounts()); diff != "" {
+		t.Errorf("a status tells: -want +got\n%s", diff)
+	}
+	in.Spec.Suspend = true
+	if p := ComputePlan(t.Context(), in); len(p.ListCounts()) > 0 {
+		t.Errorf("counts of rules that are not evaluated: %v", p.ListCounts())
 	}
 }

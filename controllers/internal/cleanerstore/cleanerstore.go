@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -254,14 +255,19 @@ func (p *Store) CreatedAt() time.Time {
 // reportEvery is how often a status may be written for people.
 const reportEvery = time.Second
 
-// WriteReport writes the draft if it differs from what was read, at most once a second; else it says when it may. Counters go with it,
-// and are alone no reason to write.
+// WriteReport writes the draft if it differs from what was read, at most once a second; else it says when it may. Counters and the counts of
+// rules go with it, and are alone no reason to write: they change with every object that comes or goes.
 func (p *Store) WriteReport(ctx context.Context, now time.Time, counters *v1alpha1.Counters) (sent bool, due time.Time, err error) {
 	leaving := p.Draft.GetDeletionTimestamp() != nil && len(p.Draft.GetFinalizers()) == 0
 	p.Draft.State().Counters = p.Stored.State().Counters
+	counts := p.Draft.State().RuleCounts
+	if namesSameRules(counts, p.Stored.State().RuleCounts) {
+		p.Draft.State().RuleCounts = p.Stored.State().RuleCounts
+	}
 	if leaving || equality.Semantic.DeepEqual(p.Draft.State(), p.Stored.State()) {
 		return false, time.Time{}, nil
 	}
+	p.Draft.State().RuleCounts = counts
 	if counters != nil {
 		p.Draft.State().Counters = new(*counters)
 	}
@@ -287,6 +293,11 @@ func (p *Store) WriteReport(ctx context.Context, now time.Time, counters *v1alph
 	p.memory.reported = now
 	p.memory.Written = next.GetResourceVersion()
 	return true, time.Time{}, nil
+}
+
+// namesSameRules says that two counts of rules are those of the same rules.
+func namesSameRules(a, b []v1alpha1.RuleCounts) bool {
+	return slices.EqualFunc(a, b, func(x, y v1alpha1.RuleCounts) bool { return x.Rule == y.Rule })
 }
 
 // reportPatch returns the difference between the draft and what was read. It names the Cleaner's UID, so that it never lands on another

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -301,6 +302,10 @@ func TestSendReport(t *testing.T) {
 		"News":         {change: func(o *Store) { o.Draft.State().ObservedGeneration = 3 }, counters: &v1alpha1.Counters{Acted: 5}, sent: true},
 		"NoNews":       {change: func(*Store) {}},
 		"CountersOnly": {change: func(*Store) {}, counters: &v1alpha1.Counters{Acted: 5}},
+		"RuleCountsOnly": {change: func(o *Store) {
+			o.Stored.State().RuleCounts = []v1alpha1.RuleCounts{{Rule: "old", Items: 3, Matched: 2}}
+			o.Draft.State().RuleCounts = []v1alpha1.RuleCounts{{Rule: "old", Items: 4, Matched: 1}}
+		}},
 		"TooSoon": {change: func(o *Store) {
 			o.Draft.State().ObservedGeneration, o.memory.reported = 3, now.Add(-reportEvery/2)
 		}, due: now.Add(reportEvery / 2)},
@@ -333,6 +338,47 @@ func TestSendReport(t *testing.T) {
 			}
 			if tc.sent && (o.memory.Written != stored.ResourceVersion || !o.memory.reported.Equal(now)) {
 				t.Errorf("it remembers version %s, written at %s", o.memory.Written, o.memory.reported)
+			}
+		})
+	}
+}
+
+// The counts of rules are written with whatever else is written, and when they are those of other rules.
+func TestRuleCountsAreWritten(t *testing.T) {
+	counts := func(rule string, items int64) []v1alpha1.RuleCounts {
+		return []v1alpha1.RuleCounts{{Rule: rule, Items: items}}
+	}
+	for name, tc := range map[string]struct {
+		stored, draft []v1alpha1.RuleCounts
+		news          bool
+		want          []v1alpha1.RuleCounts
+	}{
+		"WithNews":    {counts("old", 3), counts("old", 4), true, counts("old", 4)},
+		"WithoutNews": {counts("old", 3), counts("old", 4), false, counts("old", 3)},
+		"First":       {nil, counts("old", 4), false, counts("old", 4)},
+		"OtherRule":   {counts("old", 3), counts("new", 3), false, counts("new", 3)},
+		"NoneAnyMore": {counts("old", 3), nil, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := read(t)
+			scheme := runtime.NewScheme()
+			if err := v1alpha1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			o.Stored.State().RuleCounts, o.Draft.State().RuleCounts = tc.stored, tc.draft
+			o.API.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(o.Stored.DeepCopyOwner()).WithStatusSubresource(o.Stored).Build()
+			if tc.news {
+				o.Draft.State().ObservedGeneration = 3
+			}
+			if _, _, err := o.WriteReport(t.Context(), now, nil); err != nil {
+				t.Fatal(err)
+			}
+			stored := &v1alpha1.Cleaner{}
+			if err := o.API.Client.Get(t.Context(), o.Key, stored); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(stored.Status.RuleCounts, tc.want) {
+				t.Errorf("stored are %v, not %v", stored.Status.RuleCounts, tc.want)
 			}
 		})
 	}

@@ -356,6 +356,7 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 			e.Withheld[i].Object, e.Withheld[i].Because = sanitize.CleanText(e.Withheld[i].Object), sanitize.CleanText(e.Withheld[i].Because)
 		}
 	}
+	r.draftStatus().RuleCounts = d.ListCounts()
 	if old := r.draftStatus().LastEvaluation; old != nil {
 		same := *e
 		same.Time = old.Time

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,6 +300,25 @@ func TestReportsAreBounded(t *testing.T) {
 	}
 	if len(s.LastEvaluation.Withheld) > cachetrim.MaxListed || len(s.ResolvedTargets) != cachetrim.MaxResolved || s.ResolvedTargetCount != int64(len(objects)) {
 		t.Errorf("%d withheld, %d of %d targets", len(s.LastEvaluation.Withheld), len(s.ResolvedTargets), s.ResolvedTargetCount)
+	}
+}
+
+// TestRuleCounts shows what a status tells of the items of each rule: it ends with the rules no longer being evaluated.
+func TestRuleCounts(t *testing.T) {
+	r := newTestReport(t, staying())
+	in := plan.Input{Now: now, Snapshot: plan.Snapshot{{State: plan.Complete}}}
+	r.SetEvaluated(in, plan.Plan{
+		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, RulesEvaluated: true,
+		Counts: []plan.RuleCount{{Rule: "old", Items: 9, Matched: 5, Spared: 1, Acted: 2}, {Rule: "idle", Items: 9}},
+		Errors: []v1alpha1.ItemError{{Rule: "old", Message: "no such key", Count: 2}},
+	})
+	want := []v1alpha1.RuleCounts{{Rule: "old", Items: 9, Matched: 5, Spared: 1, Errors: 2, Acted: 2}, {Rule: "idle", Items: 9}}
+	if got := r.draftStatus().RuleCounts; !slices.Equal(got, want) {
+		t.Errorf("counts are %v", got)
+	}
+	r.SetEvaluated(in, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet})
+	if got := r.draftStatus().RuleCounts; len(got) > 0 {
+		t.Errorf("without an evaluation of the rules, counts are %v", got)
 	}
 }
 

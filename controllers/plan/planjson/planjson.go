@@ -86,28 +86,24 @@ type Pending struct {
 // has nothing to be done, or has an error.
 type Count struct {
 	Rule      string `json:"rule"`
-	Items     int    `json:"items"`
-	Matched   int    `json:"matched"`
-	Kept      int    `json:"kept"`
-	Spared    int    `json:"spared"`
-	Waiting   int    `json:"waiting"`
-	Protected int    `json:"protected"`
-	Shadowed  int    `json:"shadowed"`
-	Errors    int    `json:"errors"`
-	Acted     int    `json:"acted"`
+	Items     int64  `json:"items"`
+	Matched   int64  `json:"matched"`
+	Kept      int64  `json:"kept"`
+	Spared    int64  `json:"spared"`
+	Waiting   int64  `json:"waiting"`
+	Protected int64  `json:"protected"`
+	Shadowed  int64  `json:"shadowed"`
+	Errors    int64  `json:"errors"`
+	Acted     int64  `json:"acted"`
 }
 
 // WriteCounts writes the counts of the rules of a plan.
 func WriteCounts(p *plan.Plan) []Count {
-	errors := map[string]int{}
-	for _, e := range p.Errors {
-		errors[e.Rule] += int(e.Count)
-	}
 	var out []Count
-	for _, c := range p.Counts {
+	for _, c := range p.ListCounts() {
 		out = append(out, Count{
 			Rule: c.Rule, Items: c.Items, Matched: c.Matched, Kept: c.Kept, Spared: c.Spared, Waiting: c.Waiting, Protected: c.Protected,
-			Shadowed: c.Shadowed, Errors: errors[c.Rule], Acted: c.Acted,
+			Shadowed: c.Shadowed, Errors: c.Errors, Acted: c.Acted,
 		})
 	}
 	return out
