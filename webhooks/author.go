@@ -34,23 +34,29 @@ import (
 
 // operatorIdentity is the user as which this process makes its requests.
 type operatorIdentity struct {
-	reviews  authenticationclient.SelfSubjectReviewInterface
-	mu       sync.Mutex
-	username string
+	reviews authenticationclient.SelfSubjectReviewInterface
+	mu      sync.Mutex
+	user    authenticationv1.UserInfo
 }
 
-// matchesUser reports whether a user is this process. It asks the API server once.
-func (s *operatorIdentity) matchesUser(ctx context.Context, user authenticationv1.UserInfo) (bool, error) {
+// findUser returns the user. It asks the API server once.
+func (s *operatorIdentity) findUser(ctx context.Context) (authenticationv1.UserInfo, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.username == "" {
+	if s.user.Username == "" {
 		answer, err := s.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
-			return false, fmt.Errorf("cannot find out the operator's own user name: %w", err)
+			return authenticationv1.UserInfo{}, fmt.Errorf("cannot find out the operator's own user name: %w", err)
 		}
-		s.username = answer.Status.UserInfo.Username
+		s.user = answer.Status.UserInfo
 	}
-	return s.username != "" && user.Username == s.username, nil
+	return s.user, nil
+}
+
+// matchesUser reports whether a user is this process.
+func (s *operatorIdentity) matchesUser(ctx context.Context, user authenticationv1.UserInfo) (bool, error) {
+	own, err := s.findUser(ctx)
+	return err == nil && own.Username != "" && user.Username == own.Username, err
 }
 
 // identifyUser returns a user with the UID that the API server would give for their own token. A user who impersonates a ServiceAccount

@@ -63,7 +63,7 @@ func newKey(t testing.TB) oneKey {
 // storing is the webhook that stores authors, and the one that judges them.
 func storing(t testing.TB) *authorMutator {
 	t.Helper()
-	v := &validator{keys: newKey(t), operator: &operatorIdentity{username: operator}}
+	v := &validator{keys: newKey(t), operator: &operatorIdentity{user: authenticationv1.UserInfo{Username: operator}}}
 	return &authorMutator{&ownerValidator{v, func() v1alpha1.Owner { return &v1alpha1.Cleaner{} }}, clocktesting.NewFakePassiveClock(moment)}
 }
 

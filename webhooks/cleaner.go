@@ -217,6 +217,7 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 	if options.Template == "" { // otherwise the template's author has been warned
 		said = append(said, formatCompilerWarnings(append(programs.Warnings(), likely...), "spec.")...)
 	}
+	said = append(v.warnAccountLacks(ctx, req.Namespace, work, options), said...)
 	return admission.Allowed("").WithWarnings(trimWarnings(said)...)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,7 +81,7 @@ func FuzzReview(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	v := &validator{compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{username: operator}}
+	v := &validator{compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: &authority{}, live: emptyCluster{}, keys: newKey(f), operator: &operatorIdentity{user: authenticationv1.UserInfo{Username: operator}}}
 	served := newHandlers(v, clock.RealClock{})
 	handlers := []http.Handler{served[Path], served[ClusterPath], served[TemplatePath], served[AuthorPath]}
 	f.Fuzz(func(t *testing.T, at int, body []byte) {

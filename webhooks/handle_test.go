@@ -32,6 +32,8 @@ import (
 type grants struct {
 	rights []string
 	err    error
+	// lacks are those that other users than alice do not have.
+	lacks []string
 }
 
 func (g grants) Create(_ context.Context, r *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
@@ -40,6 +42,10 @@ func (g grants) Create(_ context.Context, r *authorizationv1.SubjectAccessReview
 	answer := r.DeepCopy()
 	if g.err != nil && a.Verb != "watch" {
 		return nil, g.err
+	}
+	if r.Spec.User != "alice" {
+		answer.Status.Allowed = !slices.Contains(g.lacks, asked)
+		return answer, nil
 	}
 	for _, right := range g.rights {
 		answer.Status.Allowed = answer.Status.Allowed || right == asked || right == "*"
@@ -68,7 +74,7 @@ func town(t *testing.T, rights []string, objects ...client.Object) *validator {
 		t.Fatal(err)
 	}
 	return &validator{
-		compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: grants{rights: rights}, keys: newKey(t), operator: &operatorIdentity{username: operator},
+		compiler: compiler, discovery: podsAlone{}, fields: newFieldChecker(builtIn{}), reviews: grants{rights: rights}, keys: newKey(t), operator: &operatorIdentity{user: authenticationv1.UserInfo{Username: operator}},
 		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(),
 	}
 }
@@ -142,6 +148,8 @@ func using(c *v1alpha1.Cleaner) {
 	c.Spec = v1alpha1.CleanerSpec{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleOnce, TemplateRef: &v1alpha1.TemplateRef{Name: "t"}}}
 }
 
+func removing(c *v1alpha1.Cleaner) { c.Spec.Targets[0].Delete = true }
+
 // TestHandle shows what the webhook answers to those who write a Cleaner: they have the rights that it makes use of, or may
 // not write it.
 func TestHandle(t *testing.T) {
@@ -182,6 +190,15 @@ func TestHandle(t *testing.T) {
 		"TemplateNeedsMore": {rights: looks, now: podsOf(using), objects: []client.Object{bodyOf(func(t *v1alpha1.CleanerTemplate) {
 			t.Spec.Parameters = []v1alpha1.TemplateParameter{{Name: "p", Type: "string"}}
 		})}, want: `Invalid: spec.templateRef.parameters.p: is missing: the template "t" has no default for it; write p: "text" (Cleaner of cleaner.vtex.dev c, spec.templateRef.parameters.p)`},
+		"OperatorLacks": {rights: append(looks, "get pods", "delete pods"), now: podsOf(removing), change: func(v *validator, _ *admission.Request) {
+			v.reviews = grants{rights: append(looks, "get pods", "delete pods"), lacks: []string{"delete pods"}}
+		}, want: `allowed spec: the operator is not allowed to delete pods in namespace "shop": apply what 'kubectl cleaner rights -f FILE' prints`},
+		"AccountLacks": {rights: append(looks, "impersonate serviceaccounts bot"), now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.ServiceAccountName = "bot" }), change: func(v *validator, _ *admission.Request) {
+			v.reviews = grants{rights: append(looks, "impersonate serviceaccounts bot"), lacks: []string{"list pods", "watch pods", "impersonate serviceaccounts bot"}}
+		}, want: `allowed spec: ServiceAccount shop/bot is not allowed to list pods in namespace "shop"; watch pods in namespace "shop": apply what 'kubectl cleaner rights -f FILE' prints; spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink`},
+		"DefaultAccountLacks": {rights: looks, now: podsOf(), change: func(v *validator, _ *admission.Request) {
+			v.options.DefaultServiceAccount, v.reviews = "cleaner", grants{rights: looks, lacks: []string{"watch pods"}}
+		}, want: `allowed spec: ServiceAccount shop/cleaner is not allowed to watch pods in namespace "shop": apply what 'kubectl cleaner rights -f FILE' prints; spec: nothing is deleted except the Cleaner itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink`},
 		"SameSpec":      {now: podsOf(), old: podsOf(), want: "allowed"},
 		"Suspends":      {now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }), old: podsOf(), want: "allowed"},
 		"Edits":         {rights: []string{"list pods"}, now: podsOf(func(c *v1alpha1.Cleaner) { c.Spec.Conditions = []string{"true"} }), old: podsOf(), want: `Forbidden: a Cleaner may only do what its author may: user "alice" is not allowed to watch pods in namespace "shop" (Cleaner of cleaner.vtex.dev c)`},

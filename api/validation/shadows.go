@@ -41,8 +41,8 @@ func deletesItems(r *v1alpha1.Rule) bool {
 	})
 }
 
-// needsItems says that a rule changes its items, and that there is nothing for it to do once they are being deleted. A deletion that is to be
-// faster, and a finalizer, are for objects that do not go.
+// needsItems says that a rule changes its items, and that there is nothing for it to do once they are being deleted. A faster deletion, and
+// a finalizer, are for objects that do not go.
 func needsItems(r *v1alpha1.Rule) bool {
 	changes := false
 	for i := range r.Actions {

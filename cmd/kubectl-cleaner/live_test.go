@@ -198,6 +198,7 @@ func TestLive(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "validate", "-f", "-", "--live"), `kind "Nothing"`, "ClusterCleaner chosen is valid")
 	})
+	t.Run("AccountRights", func(t *testing.T) { testAccountRights(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
 	t.Run("Suspend", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "suspend", "preview", "-n", "default"), "cleaner/preview suspended")
@@ -242,7 +243,9 @@ func TestLive(t *testing.T) {
 			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "old    9       4         0      0        1         0           0          0          3        0", "Next: 2026-01-01T01:00:00Z")
 	})
 
-	t.Run("ExplainObject", func(t *testing.T) { testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now.AddDate(4, 0, 0)}, client) })
+	t.Run("ExplainObject", func(t *testing.T) {
+		testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now.AddDate(4, 0, 0)}, client)
+	})
 	t.Run("List", func(t *testing.T) {
 		s := &session{t: t, kubeconfig: s.kubeconfig, now: s.now}
 		s.wants(s.run(0, "list"), "NAME      READY   REASON             MODE      NEXT                   DONE   AGE\n", "preview   True    ConditionsNotMet   Enforce   2026-01-01T01:00:00Z   5      ")

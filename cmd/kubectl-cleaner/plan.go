@@ -40,6 +40,8 @@ type planFlags struct {
 	protectedNamespaces []string
 	output              string
 	counts              bool
+	// account is the operator's ServiceAccount, whose rights are reviewed; empty: none are.
+	account string
 }
 
 // planCommand is `plan`.
@@ -75,6 +77,7 @@ if the Cleaner has one.`,
 	}
 	f.addInputFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
+	cmd.Flags().StringVar(&f.account, "service-account", defaultOperator, "namespace/name of the operator's ServiceAccount, for Cleaners that name none: without --objects, the command warns about the rights that it lacks")
 	cmd.Flags().BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, unless, for, protection, earlier rules")
 	return cmd
 }
@@ -100,6 +103,9 @@ func (p *planCommand) run(ctx context.Context) error {
 	}
 	if !slices.Contains([]string{output.Table, output.YAML, output.JSON}, f.output) {
 		return usageError{fmt.Errorf("-o %s is not an output format: write table, yaml or json", f.output)}
+	}
+	if _, _, err := parseAccount(f.account); err != nil {
+		return err
 	}
 	m, err := f.parseTimes(p.clock.Now())
 	if err != nil {
@@ -173,6 +179,7 @@ func (p *planCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner, e
 			if err := p.setDefaultNamespace(c); err != nil {
 				return nil, err
 			}
+			p.reviewAccount(ctx, d, c)
 		}
 		out = append(out, c)
 	}
@@ -184,9 +191,7 @@ func (p *planCommand) loadCleaner(ctx context.Context, l *manifests.Loader, own 
 	f := &p.flags
 	c := l.LoadCleaner(ctx, own, nil)
 	if !c.IsInvalid() && len(f.objects) > 0 && c.Work.Helm != nil && c.Work.Helm.Delete {
-		left := own.NewProblem("spec.helm", "the plan does not include the uninstall, because releases can only be read from a cluster: omit --objects")
-		left.Warning = true
-		c.Problems = append(c.Problems, left)
+		c.AddWarning(own, "spec.helm", "the plan does not include the uninstall, because releases can only be read from a cluster: omit --objects")
 	}
 	for _, wrong := range c.Problems {
 		if c.IsInvalid() || f.output == output.Table || !wrong.Warning {
@@ -194,6 +199,26 @@ func (p *planCommand) loadCleaner(ctx context.Context, l *manifests.Loader, own 
 		}
 	}
 	return c
+}
+
+// reviewAccount warns about the rights that the account of a Cleaner lacks. A user who may not ask, or has no operator, is not bothered.
+func (p *planCommand) reviewAccount(ctx context.Context, own *manifests.Document, c *manifests.Cleaner) {
+	if p.client == nil || p.flags.account == "" {
+		return
+	}
+	served, err := p.client.findServedKinds(c.Work.Targets)
+	if err != nil { // reading the objects fails with the same error
+		return
+	}
+	a := accountReview{cluster: p.cluster, operator: p.flags.account, allowedKinds: p.flags.allowedKinds}
+	lacks, err := a.findLacks(ctx, c, served)
+	if err != nil || lacks == "" {
+		return
+	}
+	c.AddWarning(own, "spec", lacks)
+	if p.flags.output == output.Table {
+		p.terminal.printProblem(c.Problems[len(c.Problems)-1])
+	}
 }
 
 // setDefaultNamespace sets the namespace of -n or of the kubeconfig on a Cleaner whose file has none.

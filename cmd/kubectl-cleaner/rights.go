@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
@@ -58,17 +60,17 @@ Without --live, the kinds are the built-in ones, and those of --crds.`,
 	flags.StringArrayVar(&r.crds, "crds", nil, "file or folder with CustomResourceDefinitions; may be repeated")
 	flags.Var(protectedkinds.NewValue(&r.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.BoolVar(&r.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves")
-	flags.StringVar(&r.account, "service-account", "cleaner-system/cleaner-manager", "namespace/name of the operator's ServiceAccount, for Cleaners that name none")
+	flags.StringVar(&r.account, "service-account", defaultOperator, "namespace/name of the operator's ServiceAccount, for Cleaners that name none")
 	return cmd
 }
 
 func (r *rightsCommand) run(ctx context.Context) error {
-	operator, name, ok := strings.Cut(r.account, "/")
+	operator, name, err := parseAccount(r.account)
 	switch {
 	case r.file == "":
 		return usageError{errors.New("-f is missing: name the file with the Cleaner")}
-	case !ok || operator == "" || name == "":
-		return usageError{fmt.Errorf("--service-account %s is not an account: write namespace/name", r.account)}
+	case err != nil:
+		return err
 	case r.live && len(r.crds) > 0:
 		return usageError{errors.New("--live and --crds both say which kinds are served: use one of them")}
 	}
@@ -191,6 +193,56 @@ func newBinding(name, namespace string, account rbacv1.Subject) any {
 
 func newRBACType(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+}
+
+// defaultOperator is the ServiceAccount of the operator, where no flag says otherwise.
+const defaultOperator = "cleaner-system/cleaner-manager"
+
+// parseAccount parses namespace/name of --service-account.
+func parseAccount(text string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" {
+		return "", "", usageError{fmt.Errorf("--service-account %s is not an account: write namespace/name", text)}
+	}
+	return namespace, name, nil
+}
+
+// accountReview asks the cluster about the rights of the accounts with which the operator acts for Cleaners.
+type accountReview struct {
+	cluster kubeconfig
+	// operator is the ServiceAccount of the operator, as namespace/name.
+	operator     string
+	allowedKinds []string
+}
+
+// findLacks says which rights the account of a Cleaner lacks; empty if it lacks none.
+func (a *accountReview) findLacks(ctx context.Context, c *manifests.Cleaner, served []validation.ServedKind) (string, error) {
+	if err := (&planCommand{cluster: a.cluster}).setDefaultNamespace(c); err != nil {
+		return "", err
+	}
+	config, err := a.cluster.newRESTConfig()
+	if err != nil {
+		return "", err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	namespace, name, err := parseAccount(a.operator)
+	if err != nil {
+		return "", err
+	}
+	if as := c.Work.ServiceAccount; as != nil {
+		namespace, name = cmp.Or(as.Namespace, c.Owner.GetNamespace()), as.Name
+	} else if _, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("the operator's ServiceAccount %s/%s does not exist: name it with --service-account", namespace, name)
+	}
+	needed := rights.ListForAccount(c.Owner.GetNamespace(), c.Work, validation.Options{AllowProtectedKinds: a.allowedKinds, Served: served})
+	missing, err := rights.FindAccountLacks(ctx, client.AuthorizationV1().SubjectAccessReviews(), rights.NewAccountSubject(namespace, name), needed)
+	if err != nil || len(missing) == 0 {
+		return "", err
+	}
+	return rights.DescribeLacks(fmt.Sprintf("ServiceAccount %s/%s", namespace, name), missing), nil
 }
 
 // makeRules joins rights to the same objects.

@@ -27,6 +27,7 @@ type validateFlags struct {
 	templates         []string
 	crds              []string
 	allowedKinds      []string
+	account           string
 	live              bool
 	reads             bool
 	operatorNamespace string
@@ -46,7 +47,8 @@ func (v *validateCommand) newCommand() *cobra.Command {
 		Short: "Validate Cleaners, ClusterCleaners and CleanerTemplates",
 		Long: `Validate Cleaners, ClusterCleaners and CleanerTemplates, with the messages of the operator's webhook: each problem has
 its file, line and column, and says what to write instead. The command contacts no cluster unless you set --live; then
-it checks which kinds the cluster serves, and which fields they have.`,
+it checks which kinds the cluster serves, which fields they have, and whether the operator, or the ServiceAccount of the
+Cleaner, has all rights that the Cleaner uses.`,
 		Example: `  kubectl cleaner validate -f cleaner.yaml
   kubectl cleaner validate -f cleaner.yaml --crds crds
   kubectl cleaner validate -f - --live < cleaner.yaml`,
@@ -60,7 +62,8 @@ it checks which kinds the cluster serves, and which fields they have.`,
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or folder with CustomResourceDefinitions, which say what fields their kinds have; the command warns about kinds that are neither defined there nor built in")
 	flags.Var(protectedkinds.NewValue(&f.allowedKinds), "allow-protected-kinds", "protected resources that may be deleted, as in the operator's flag of this name")
 	flags.StringVar(&f.operatorNamespace, "operator-namespace", "cleaner-system", "namespace of the operator; Cleaners cannot use its Secrets")
-	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves, and which fields they have")
+	flags.BoolVar(&f.live, "live", false, "ask the cluster of the kubeconfig which kinds it serves, which fields they have, and which rights the operator lacks")
+	flags.StringVar(&f.account, "service-account", defaultOperator, "namespace/name of the operator's ServiceAccount, for Cleaners that name none; with --live")
 	flags.BoolVar(&f.reads, "reads", false, "print for each valid Cleaner what its expressions read of the objects of each target, and what a change costs")
 	return cmd
 }
@@ -71,6 +74,9 @@ func (v *validateCommand) run(ctx context.Context) error {
 		return usageError{errors.New("-f is missing: name the file to validate")}
 	case v.flags.live && len(v.flags.crds) > 0:
 		return usageError{errors.New("--live and --crds both say which kinds are served: use one of them")}
+	}
+	if _, _, err := parseAccount(v.flags.account); err != nil {
+		return err
 	}
 	l, err := manifests.NewLoader()
 	if err != nil {
@@ -111,6 +117,7 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 			valid = v.terminal.printVerdict(d, found) && valid
 		default:
 			c := l.LoadCleaner(ctx, d, served)
+			v.reviewAccount(ctx, d, c, served)
 			valid = v.terminal.printVerdict(d, c.Problems) && valid
 			if f.reads && !c.IsInvalid() {
 				printReadings(v.terminal.out, c)
@@ -125,6 +132,19 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 		return errReported
 	}
 	return nil
+}
+
+// reviewAccount adds a warning about the rights that the account of a valid Cleaner lacks, if the cluster may be asked.
+func (v *validateCommand) reviewAccount(ctx context.Context, d *manifests.Document, c *manifests.Cleaner, served func([]v1alpha1.ClusterTarget) []validation.ServedKind) {
+	if !v.flags.live || c.IsInvalid() {
+		return
+	}
+	a := accountReview{cluster: v.cluster, operator: v.flags.account, allowedKinds: v.flags.allowedKinds}
+	lacks, err := a.findLacks(ctx, c, served(c.Work.Targets))
+	if err != nil {
+		lacks = "the rights of its account are not checked: " + err.Error()
+	}
+	c.AddWarning(d, "spec", lacks)
 }
 
 // printVerdict prints the problems of a document, or that it is valid, and reports whether it is.

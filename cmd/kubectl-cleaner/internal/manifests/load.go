@@ -214,6 +214,16 @@ func (l *Loader) overrideParameters(owner v1alpha1.Owner) error {
 	return nil
 }
 
+// AddWarning adds a warning about a field; none if the text is empty.
+func (c *Cleaner) AddWarning(d *Document, field, text string) {
+	if text == "" {
+		return
+	}
+	p := d.NewProblem(field, text)
+	p.Warning = true
+	c.Problems = append(c.Problems, p)
+}
+
 // IsInvalid reports whether the Cleaner has errors.
 func (c *Cleaner) IsInvalid() bool { return c.Programs == nil }
 
