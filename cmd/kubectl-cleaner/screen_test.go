@@ -137,6 +137,13 @@ func TestTenantsDoNotWriteToTheTerminal(t *testing.T) {
 			if tc.shown == 0 {
 				return
 			}
+			for _, args := range [][]string{{"configmap/web/" + hostile, "-o", "json"}, {"configmap/web/" + hostile}, {"pod/web/a"}} {
+				out, errs := command(t, append([]string{"explain", "-f", file, "--objects", objects, "--object"}, args...)...)
+				harmless(t, "explain", out+errs)
+				if len(args) > 1 && !strings.Contains(out, "forged") {
+					t.Errorf("explain does not show the name:\n%q", out+errs)
+				}
+			}
 			for form, read := range map[string]func([]byte, any) error{
 				output.JSON: json.Unmarshal,
 				output.YAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
