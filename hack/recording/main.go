@@ -74,7 +74,7 @@ func record(in io.Reader, out io.Writer) error {
 
 var spoken = regexp.MustCompile(`^ *([0-9.]+)s  (.*)$`)
 
-// readLines reads the lines of the demo. It leaves out those before the first chapter, which are about building.
+// readLines reads the lines of the demo. It leaves out those before the first chapter, which are about building, and where the control plane is.
 func readLines(in io.Reader) ([]line, error) {
 	var lines []line
 	var at time.Duration
@@ -85,7 +85,7 @@ func readLines(in io.Reader) ([]line, error) {
 		switch m := spoken.FindStringSubmatch(text); {
 		case strings.HasPrefix(text, "── "):
 			l.Class = "chapter"
-		case len(lines) == 0:
+		case len(lines) == 0, strings.HasPrefix(text, "control plane at "):
 			continue
 		case m != nil:
 			seconds, err := strconv.ParseFloat(m[1], 64)
