@@ -59,7 +59,7 @@ of the cluster.`,
 				return err
 			}
 			if len(args) == 1 {
-				return c.patchCleaner(cmd.Context(), args[0], said, many.makeChange())
+				return c.patchCleaner(cmd.Context(), args[0], said, suspendChange(suspend))
 			}
 			return many.changeAll(cmd.Context())
 		},
@@ -85,45 +85,54 @@ your rights, also if another user wrote the spec. So the command refuses to do t
 		Args:              validateArgs(oneCleaner),
 		ValidArgsFunction: c.cluster.completeCleaner,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.requestEvaluation(cmd.Context(), args[0], becomeAuthor)
+			return c.runEvaluation(cmd.Context(), args[0], becomeAuthor)
 		},
 	}
 	cmd.Flags().BoolVar(&becomeAuthor, "become-author", false, "become the author of the spec if its author is unknown: the Cleaner then acts with your rights")
 	return cmd
 }
 
-// requestEvaluation requests an evaluation. A dry run shows first whether the webhook would sign the caller as the author: without
-// becomeAuthor, nothing is changed then.
-func (c changeCommand) requestEvaluation(ctx context.Context, argument string, becomeAuthor bool) error {
+// runEvaluation requests an evaluation, and says what that has changed.
+func (c changeCommand) runEvaluation(ctx context.Context, argument string, becomeAuthor bool) error {
 	found, err := c.cluster.findCleaner(argument)
 	if err != nil {
 		return err
 	}
-	requested := map[string]any{v1alpha1.AnnotationRequestedAt: c.clock.Now().UTC().Format(time.RFC3339Nano)}
-	change := map[string]any{"metadata": map[string]any{"annotations": requested}}
-	before, err := found.get(ctx)
-	if err != nil {
-		return err
-	}
-	if !becomeAuthor {
-		tried, err := found.patch(ctx, change, metav1.DryRunAll)
-		if err != nil {
-			return err
-		}
-		if isNewAuthor(before, tried) {
-			return fmt.Errorf("the author of the spec of %[1]s is unknown, and this request would make you the author: the Cleaner would act with your rights. "+
-				"Read the spec (kubectl get %[1]s -o yaml), then set --become-author", found.displayName)
-		}
-	}
-	after, err := found.patch(ctx, change)
+	isAuthor, err := found.requestEvaluation(ctx, c.clock.Now(), becomeAuthor)
 	if err != nil {
 		return err
 	}
 	c.out.Printf("%s evaluation requested\n", found.displayName)
-	if isNewAuthor(before, after) {
+	if isAuthor {
 		c.out.Printf("you are now the author of its spec: it acts with your rights\n")
 	}
 	return nil
+}
+
+// requestEvaluation requests an evaluation, and reports whether that has made the caller the author of the spec. A dry run shows first whether
+// the webhook would sign the caller as the author: without becomeAuthor, nothing is changed then.
+func (c *cleanerRef) requestEvaluation(ctx context.Context, now time.Time, becomeAuthor bool) (isAuthor bool, err error) {
+	requested := map[string]any{v1alpha1.AnnotationRequestedAt: now.UTC().Format(time.RFC3339Nano)}
+	change := map[string]any{"metadata": map[string]any{"annotations": requested}}
+	before, err := c.get(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !becomeAuthor {
+		tried, err := c.patch(ctx, change, metav1.DryRunAll)
+		if err != nil {
+			return false, err
+		}
+		if isNewAuthor(before, tried) {
+			return false, fmt.Errorf("the author of the spec of %[1]s is unknown, and this request would make you the author: the Cleaner would act with your rights. "+
+				"Read the spec (kubectl get %[1]s -o yaml), then set --become-author", c.displayName)
+		}
+	}
+	after, err := c.patch(ctx, change)
+	if err != nil {
+		return false, err
+	}
+	return isNewAuthor(before, after), nil
 }
 
 // isNewAuthor reports whether a request for an evaluation has changed the author.

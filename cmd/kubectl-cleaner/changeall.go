@@ -50,9 +50,9 @@ func (m *manyCleaners) checkArguments(args []string) error {
 	return nil
 }
 
-// makeChange returns the change of one Cleaner.
-func (m *manyCleaners) makeChange() map[string]any {
-	return map[string]any{"spec": map[string]any{"suspend": m.suspend}}
+// suspendChange returns the change that suspends or resumes a Cleaner.
+func suspendChange(suspend bool) map[string]any {
+	return map[string]any{"spec": map[string]any{"suspend": suspend}}
 }
 
 // changeAll changes all Cleaners that are meant. One that cannot be changed does not keep the others from it.
@@ -109,7 +109,7 @@ func (m *manyCleaners) changeOne(ctx context.Context, kind string, listed runtim
 		}
 	}
 	c := &cleanerRef{resource: in(o.GetNamespace()), name: o.GetName()}
-	if _, err := c.patch(ctx, m.makeChange()); err != nil {
+	if _, err := c.patch(ctx, suspendChange(m.suspend)); err != nil {
 		return fmt.Errorf("cannot change %s: %w", name, err)
 	}
 	m.out.Printf("%s %s\n", name, m.said)

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
@@ -79,12 +78,9 @@ func (e *explainCommand) explainStatus(cmd *cobra.Command, args []string) error 
 	if err != nil {
 		return err
 	}
-	owner, ok := manifests.NewObject(u.GetKind()).(v1alpha1.Owner)
-	if !ok {
-		return fmt.Errorf("%s is a %s", c.displayName, u.GetKind())
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
-		return fmt.Errorf("cannot read %s: %w", c.displayName, err)
+	owner, err := manifests.DecodeOwner(u)
+	if err != nil {
+		return err
 	}
 	out := e.terminal.out
 	return out.WriteColumns(func(page output.Screen) { printStatus(page, out.NewPainter(), c.displayName, owner) })

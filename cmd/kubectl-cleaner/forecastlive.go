@@ -171,18 +171,9 @@ func loadStored(ctx context.Context, loader *manifests.Loader, u *unstructured.U
 	if c.IsInvalid() {
 		return nil, nil, manifests.JoinErrors(c.Problems)
 	}
-	state, err := readState(u)
-	return c, state, err
-}
-
-// readState returns the status of a Cleaner, which a document of a file does not have.
-func readState(u *unstructured.Unstructured) (*v1alpha1.CleanerStatus, error) {
-	owner, ok := manifests.NewObject(u.GetKind()).(v1alpha1.Owner)
-	if !ok {
-		return nil, fmt.Errorf("it is a %s", u.GetKind())
+	owner, err := manifests.DecodeOwner(u) // a document of a file has no status
+	if err != nil {
+		return nil, nil, err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
-		return nil, fmt.Errorf("cannot read its status: %w", err)
-	}
-	return owner.State(), nil
+	return c, owner.State(), nil
 }

@@ -117,12 +117,9 @@ func (l *listCommand) addListed(ctx context.Context, to *cleanerList, what strin
 		if !ok {
 			return fmt.Errorf("cannot read a %T", o)
 		}
-		owner, ok := manifests.NewObject(u.GetKind()).(v1alpha1.Owner)
-		if !ok {
-			return fmt.Errorf("cannot read a %s", u.GetKind())
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
-			return fmt.Errorf("cannot read %s %s: %w", u.GetKind(), u.GetName(), err)
+		owner, err := manifests.DecodeOwner(u)
+		if err != nil {
+			return err
 		}
 		to.Items = append(to.Items, newListed(owner))
 		return ctx.Err()

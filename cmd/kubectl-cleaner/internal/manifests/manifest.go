@@ -20,6 +20,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -172,6 +173,18 @@ func NewObject(kind string) runtime.Object {
 	default:
 		return &v1alpha1.CleanerTemplate{}
 	}
+}
+
+// DecodeOwner reads a Cleaner or ClusterCleaner of a cluster, with its status.
+func DecodeOwner(u *unstructured.Unstructured) (v1alpha1.Owner, error) {
+	owner, ok := NewObject(u.GetKind()).(v1alpha1.Owner)
+	if !ok {
+		return nil, fmt.Errorf("%s is a %q, and not a Cleaner", u.GetName(), u.GetKind())
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, owner); err != nil {
+		return nil, fmt.Errorf("cannot read %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	return owner, nil
 }
 
 // NestedString returns a nested string; empty if there is none.
