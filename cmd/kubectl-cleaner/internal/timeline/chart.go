@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeline draws a forecast: as an SVG image, and as a page of HTML. Both stand alone: they load nothing, run no script, and follow
-// the reader's choice of light or dark.
+// Package timeline draws a forecast: as an SVG image, as a page of HTML, and as a part of another page. They load nothing, run no script, and
+// follow the reader's choice of light or dark.
 //
 // It never decides, and whatever a tenant wrote is text in them, never markup.
 package timeline

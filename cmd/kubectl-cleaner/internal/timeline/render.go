@@ -23,6 +23,9 @@ var svgText string
 //go:embed page.html.tmpl
 var pageText string
 
+//go:embed figure.html.tmpl
+var figureText string
+
 //go:embed strip.svg.tmpl
 var stripText string
 
@@ -31,6 +34,9 @@ var shapeText string
 
 //go:embed chart.css
 var chartStyle string
+
+//go:embed figure.css
+var figureStyle string
 
 //go:embed page.css
 var pageStyle string
@@ -99,15 +105,20 @@ func WriteSVG(w io.Writer, d *forecast.Document) error {
 	return render(w, svgText, i)
 }
 
-// page is a page of HTML.
-type page struct {
+// figure is the part of a page of HTML that shows a forecast.
+type figure struct {
 	*chart
-	Style   template.CSS
-	Policy  string
 	Rows    []row
 	Several bool
 	Notes   []note
 	More    string
+}
+
+// page is a page of HTML.
+type page struct {
+	*figure
+	Style  template.CSS
+	Policy string
 }
 
 // row is a step in the table.
@@ -121,23 +132,36 @@ type note struct{ Cleaner, Text string }
 
 // WriteHTML writes a forecast as a page.
 func WriteHTML(w io.Writer, d *forecast.Document) error {
-	style := chartStyle + pageStyle
+	style := Style() + pageStyle
 	sum := sha256.Sum256([]byte(style))
-	p := &page{
-		chart: drawChart(d), Style: template.CSS(style), Several: len(d.Cleaners) != 1, //nolint:gosec // it is our own
+	return render(w, pageText, &page{
+		figure: makeFigure(d), Style: template.CSS(style), //nolint:gosec // it is our own
 		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
-	}
+	})
+}
+
+// WriteFigure writes a forecast as a part of a page, which has the style sheet of Style, and a heading above the figure's own.
+func WriteFigure(w io.Writer, d *forecast.Document) error {
+	return render(w, figureText, makeFigure(d))
+}
+
+// Style returns the style sheet of a figure.
+func Style() string { return chartStyle + figureStyle }
+
+// makeFigure lays out what a page shows.
+func makeFigure(d *forecast.Document) *figure {
+	f := &figure{chart: drawChart(d), Several: len(d.Cleaners) != 1}
 	steps := d.SortSteps()
 	for i := range steps[:min(len(steps), maxRows)] {
-		p.Rows = append(p.Rows, makeRow(d, &steps[i]))
+		f.Rows = append(f.Rows, makeRow(d, &steps[i]))
 	}
 	if n := len(steps) - maxRows; n > 0 {
-		p.More = areOf(n, "more step") + " not in the table: see -o json."
+		f.More = areOf(n, "more step") + " not in the table: see kubectl cleaner forecast -o json."
 	}
 	for i := range d.Cleaners {
-		p.Notes = append(p.Notes, listNotes(&d.Cleaners[i])...)
+		f.Notes = append(f.Notes, listNotes(&d.Cleaners[i])...)
 	}
-	return render(w, pageText, p)
+	return f
 }
 
 // makeRow writes a step down for the table.
@@ -186,7 +210,7 @@ func listNotes(c *forecast.Cleaner) []note {
 // render writes a template. html/template escapes all that is not ours, in SVG too.
 func render(w io.Writer, text string, value any) error {
 	t, err := template.New("chart").Parse(text)
-	for name, part := range map[string]string{"strip": stripText, "shape": shapeText} {
+	for name, part := range map[string]string{"figure": figureText, "strip": stripText, "shape": shapeText} {
 		if err == nil {
 			_, err = t.New(name).Parse(part)
 		}

@@ -253,3 +253,23 @@ func TestEqualBytes(t *testing.T) {
 		}
 	}
 }
+
+// A figure is what the page has below its heading, and brings no style of its own: another page may forbid styles that are not in a file.
+func TestWriteFigure(t *testing.T) {
+	d := document(forecast.Cleaner{Kind: "Cleaner", Cleaner: "web/c", Steps: []forecast.Step{step(time.Hour, "delete", "a"), step(2*time.Hour, "patch", "b")}})
+	_, page := drawBoth(t, d)
+	var figure strings.Builder
+	if err := WriteFigure(&figure, d); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(page, figure.String()) || !strings.Contains(figure.String(), `<h2 id="timeline">`) {
+		t.Errorf("the page does not have the figure\n%s", figure.String())
+	}
+	names, active := elements(t, figure.String())
+	if names["style"]+names["script"]+names["h1"]+names["html"] > 0 || len(active) > 0 {
+		t.Errorf("elements %v, attributes %v", names, active)
+	}
+	if !strings.Contains(page, Style()) {
+		t.Error("the page does not have the style sheet of the figure")
+	}
+}
