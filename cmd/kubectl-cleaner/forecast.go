@@ -31,7 +31,7 @@ const (
 const (
 	// longestForecast bounds --until.
 	longestForecast = 366 * 24 * time.Hour
-	// forecastTime is how long it may take to predict one Cleaner.
+	// forecastTime is how long the command takes to predict one Cleaner.
 	forecastTime = 2 * time.Minute
 	// maxForecastRows bounds the table.
 	maxForecastRows = 1000
@@ -42,10 +42,12 @@ type forecastCommand struct {
 	planCommand
 	until         string
 	allNamespaces bool
+	// patience is how long it may take to predict one Cleaner.
+	patience time.Duration
 }
 
 func newForecastCommand(t *tool) *cobra.Command {
-	f := &forecastCommand{planCommand: planCommand{terminal: t.terminal, cluster: t.cluster, clock: t.clock}}
+	f := &forecastCommand{planCommand: planCommand{terminal: t.terminal, cluster: t.cluster, clock: t.clock}, patience: forecastTime}
 	cmd := &cobra.Command{
 		Use:   "forecast [" + cleanerArgument + " | -A | -f FILE [--objects FILE|DIR ...]]",
 		Short: "Show what Cleaners will do when, if nothing else changes",
@@ -156,7 +158,7 @@ func (f *forecastCommand) predictCleaner(ctx context.Context, d *forecast.Docume
 	if in.Decision, in.Objects, err = f.prepareDecision(ctx, c, times); err != nil {
 		return err
 	}
-	deadline := f.clock.Now().Add(forecastTime)
+	deadline := f.clock.Now().Add(f.patience)
 	in.Until, in.IsLate = d.Until.Time, func() bool { return f.clock.Now().After(deadline) }
 	predicted := forecast.Predict(ctx, in)
 	if ctx.Err() != nil {

@@ -121,14 +121,15 @@ func TestWhatFlagsMayBecome(t *testing.T) {
 // What is mistyped or missing on the command line is answered with what to write.
 func TestCommandLineMistakes(t *testing.T) {
 	for line, want := range map[string]string{
-		"explian a":      `error: "explian" is not a command: did you mean explain?`,
-		"lsit":           `error: "lsit" is not a command: did you mean list?`,
-		"uninstall":      `error: "uninstall" is not a command` + "\n",
-		"explain":        "error: name a Cleaner, such as 'kubectl cleaner explain NAME -n NAMESPACE'",
-		"run":            "error: name a Cleaner, such as 'kubectl cleaner run NAME -n NAMESPACE' or 'kubectl cleaner run clustercleaner/NAME'; 'kubectl cleaner list -A' lists them",
-		"explain a b":    "accepts 1 arg(s), received 2",
-		"list -o wide":   "-o wide is not an output format: write table, yaml or json",
-		"list something": "unknown command",
+		"explian a":       `error: "explian" is not a command: did you mean explain?`,
+		"lsit":            `error: "lsit" is not a command: did you mean list?`,
+		"uninstall":       `error: "uninstall" is not a command` + "\n",
+		"explain":         "error: name a Cleaner, such as 'kubectl cleaner explain NAME -n NAMESPACE'",
+		"run":             "error: name a Cleaner, such as 'kubectl cleaner run NAME -n NAMESPACE' or 'kubectl cleaner run clustercleaner/NAME'; 'kubectl cleaner list -A' lists them",
+		"explain a b":     "accepts 1 arg(s), received 2",
+		"ui --port 70000": "--port 70000 is not a port: write a number from 0 to 65535",
+		"list -o wide":    "-o wide is not an output format: write table, yaml or json",
+		"list something":  "unknown command",
 	} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), clock.RealClock{}, strings.Fields(line), strings.NewReader(""), &out, &errs); code != exitUsage || !strings.Contains(errs.String(), want) {

@@ -259,6 +259,7 @@ func TestLive(t *testing.T) {
 		s.wants(s.run(1, "list", "-A", "--as", "nobody"), "cannot list ClusterCleaners: ", "cannot list Cleaners: ")
 	})
 
+	t.Run("UI", func(t *testing.T) { testUI(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, read) })
 	t.Run("Plugin", func(t *testing.T) { testPlugin(t, plane.KubectlPath(), s.kubeconfig) })
 	t.Run("Version", func(t *testing.T) { testVersion(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now}, client) })
 

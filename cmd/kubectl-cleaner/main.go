@@ -149,6 +149,7 @@ have or have not acted, suspend and resume them, or evaluate them now. No comman
 		(&rightsCommand{terminal: t.terminal, cluster: t.cluster}).newCommand(),
 		(&listCommand{out: out, cluster: t.cluster, clock: t.clock}).newCommand(),
 		change.newSuspendCommand(true), change.newSuspendCommand(false), change.newRunCommand(),
+		(&uiCommand{out: out, cluster: t.cluster}).newCommand(),
 		(&versionCommand{out: out, cluster: t.cluster}).newCommand(),
 		completionCommand{out: out}.newCommand(),
 	)
@@ -172,7 +173,7 @@ type commandGroup struct {
 func commandGroups() []commandGroup {
 	return []commandGroup{
 		{cobra.Group{ID: "write", Title: "Write Cleaners:"}, []string{"plan", "rights", "test", "validate"}},
-		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "forecast", "list", "resume", "run", "suspend"}},
+		{cobra.Group{ID: "cluster", Title: "Look after Cleaners in a cluster:"}, []string{"explain", "forecast", "list", "resume", "run", "suspend", "ui"}},
 		{cobra.Group{ID: "other", Title: "Other commands:"}, nil},
 	}
 }

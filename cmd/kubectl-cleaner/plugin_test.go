@@ -4,10 +4,12 @@
 package main
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,13 @@ func testPlugin(t *testing.T, kubectl, kubeconfig string) {
 	examples := 0
 	walk(commandLine(t), func(cmd *cobra.Command) {
 		examples++
-		p.shell(cmd.Example)
+		if cmd.Name() != "ui" {
+			p.shell(cmd.Example)
+			return
+		}
+		for line := range strings.Lines(cmd.Example) {
+			p.serve(line)
+		}
 	})
 	if examples < 10 {
 		t.Errorf("only %d commands show examples", examples)
@@ -128,6 +136,29 @@ func newPlugin(t *testing.T, kubectl, kubeconfig string) *plugin {
 	return &plugin{t: t, dir: dir, env: []string{
 		"HOME=" + home, "PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig, "NOW=2026-01-01T00:00:00Z",
 	}}
+}
+
+// serve runs a command that serves pages, ends it as soon as it says where they are, and wants it to end well.
+func (p *plugin) serve(line string) {
+	p.t.Helper()
+	cmd := exec.CommandContext(p.t.Context(), "bash", "-euo", "pipefail", "-c", "exec "+strings.TrimSpace(line))
+	cmd.Dir, cmd.Env = p.dir, p.env
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "?token=") {
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // if it has ended, Wait says why
+	if err := cmd.Wait(); err != nil {
+		p.t.Errorf("%s: %v\n%s", line, err, errs.String())
+	}
 }
 
 // shell runs a script, of which each command has to succeed, and returns what it prints.

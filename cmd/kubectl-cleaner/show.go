@@ -35,6 +35,15 @@ func (s *planView) addNote(field, note string) {
 	s.warnings = append(s.warnings, field+": "+note)
 }
 
+// writePlan writes the plan down.
+func (s *planView) writePlan() *planjson.Plan {
+	d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
+	if s.counts {
+		d.Counts = planjson.WriteCounts(s.plan)
+	}
+	return &d
+}
+
 // newInvalidView is what is printed of an invalid Cleaner.
 func newInvalidView(c *manifests.Cleaner, at time.Time) *planView {
 	s := &planView{plan: &plan.Plan{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec, Errors: c.ListErrors()}, at: at, warnings: c.FormatWarnings()}
@@ -54,18 +63,15 @@ type planList struct {
 func printViews(out output.Screen, form string, views []*planView) error {
 	list := planList{Kind: "PlanList"}
 	for i, s := range views {
-		d := planjson.WritePlan(s.plan, s.owner, s.at, s.warnings)
-		if s.counts {
-			d.Counts = planjson.WriteCounts(s.plan)
-		}
-		list.Items = append(list.Items, d)
+		d := s.writePlan()
+		list.Items = append(list.Items, *d)
 		if form != output.Table {
 			continue
 		}
 		if i > 0 {
 			out.Printf("\n")
 		}
-		if err := out.WriteColumns(func(page output.Screen) { printPlanTable(page, out.NewPainter(), s, &d) }); err != nil {
+		if err := out.WriteColumns(func(page output.Screen) { printPlanTable(page, out.NewPainter(), s, d) }); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,288 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) { return is(), nil }); err != nil {
+		t.Fatalf("not in time: %s", what)
+	}
+}
+
+// followers runs the followers of a server until the test ends.
+func followers(t *testing.T, s *site) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.follow(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+// The fleet is what watches say: what is made, changed and deleted.
+func TestFollow(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	s.fleet = newFleet()
+	followers(t, s)
+	eventually(t, "both kinds are listed", func() bool { return s.fleet.sourceOf("Cleaner").Listed && s.fleet.sourceOf("ClusterCleaner").Listed })
+	client := s.Client.(*dynamicfake.FakeDynamicClient)
+	eventually(t, "both kinds are watched", func() bool {
+		n := 0
+		for _, a := range client.Actions() {
+			if a.GetVerb() == "watch" {
+				n++
+			}
+		}
+		return n == 2
+	})
+	has := func(name Name, message string) func() bool {
+		return func() bool {
+			rows, _, _ := s.fleet.listRows()
+			for i := range rows {
+				if rows[i].Name == name {
+					return message == rows[i].Message
+				}
+			}
+			return message == "gone"
+		}
+	}
+	eventually(t, "the Cleaner is listed", has(Name{"team", "preview"}, "Rule old: 2 items wait."))
+	cleaners := client.Resource(v1alpha1.GroupVersion.WithResource("cleaners")).Namespace("team")
+	changed := object(t, strings.ReplaceAll(preview, "2 items wait", "3 items wait"))
+	if _, err := cleaners.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the change is seen", has(Name{"team", "preview"}, "Rule old: 3 items wait."))
+	everywhere := object(t, "kind: ClusterCleaner\nmetadata: {name: everywhere}\nspec: {}")
+	if _, err := client.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")).Create(t.Context(), everywhere, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new one is seen", has(Name{"", "everywhere"}, ""))
+	if err := cleaners.Delete(t.Context(), "preview", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the deletion is seen", has(Name{"team", "preview"}, "gone"))
+}
+
+// Users who may not list all Cleaners see those of their namespace, and what is refused.
+func TestFollowWithFewRights(t *testing.T) {
+	other := object(t, strings.ReplaceAll(preview, "team", "other"))
+	s := newSite(t, &commands{}, object(t, preview), other)
+	s.fleet = newFleet()
+	client := s.Client.(*dynamicfake.FakeDynamicClient)
+	client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetNamespace() == "team" {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewForbidden(a.GetResource().GroupResource(), "", errors.New(`User "bob" cannot list`))
+	})
+	followers(t, s)
+	eventually(t, "the kinds are read, or refused", func() bool {
+		return s.fleet.sourceOf("Cleaner").Listed && s.fleet.sourceOf("ClusterCleaner").Limit != ""
+	})
+	got := s.page(http.StatusOK, "/")
+	wants(t, got, "Only the Cleaners of namespace team are shown (choose another one with -n): cleaners.cleaner.vtex.dev is forbidden: User &#34;bob&#34; cannot list", "ClusterCleaners cannot be shown: clustercleaners.cleaner.vtex.dev is forbidden", "/cleaners/team/preview")
+	if strings.Contains(got, "/cleaners/other/") || strings.Contains(got, "Reading the Cleaners") {
+		t.Error("it shows others, or waits for them")
+	}
+}
+
+// A watch that is too old leads to a new list, and a failure is said until it is over. In between the Cleaners stay on the page.
+func TestFollowRecovers(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	s.fleet = newFleet()
+	fake := clocktesting.NewFakeClock(begin)
+	s.Clock = fake
+	client := s.Client.(*dynamicfake.FakeDynamicClient)
+	var lists, watches, down atomic.Int64
+	client.PrependReactor("list", "cleaners", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if lists.Add(1); down.Load() > 0 {
+			return true, nil, errors.New("connection refused")
+		}
+		return false, nil, nil
+	})
+	first := watch.NewRaceFreeFake()
+	client.PrependWatchReactor("cleaners", func(clienttesting.Action) (bool, watch.Interface, error) {
+		if watches.Add(1) == 1 {
+			return true, first, nil
+		}
+		return false, nil, nil
+	})
+	followers(t, s)
+	eventually(t, "it watches", func() bool { return watches.Load() == 1 && s.fleet.sourceOf("Cleaner").Listed })
+	down.Store(1)
+	first.Error(&apierrors.NewResourceExpired("too old").ErrStatus)
+	eventually(t, "it says what fails", func() bool {
+		fake.Step(time.Second)
+		return s.fleet.sourceOf("Cleaner").Problem == "Cannot read Cleaners: connection refused"
+	})
+	wants(t, s.page(http.StatusOK, "/"), "Cannot read Cleaners: connection refused", "/cleaners/team/preview")
+	down.Store(0)
+	eventually(t, "it has recovered", func() bool {
+		fake.Step(time.Second)
+		return s.fleet.sourceOf("Cleaner") == source{Listed: true} && watches.Load() > 1
+	})
+	if lists.Load() < 3 {
+		t.Errorf("it has listed %d times", lists.Load())
+	}
+}
+
+// stream reads events from a server.
+func stream(t *testing.T, s *site, server *httptest.Server, path string) func() string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Host = s.guard.hosts[0]
+	r.AddCookie(s.cookie)
+	got, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = got.Body.Close() })
+	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("status %d, %s", got.StatusCode, got.Header.Get("Content-Type"))
+	}
+	lines := bufio.NewScanner(got.Body)
+	return func() string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return data
+			}
+		}
+		t.Fatalf("the stream has ended: %v", lines.Err())
+		return ""
+	}
+}
+
+// A stream says when there is something new: what was missed since the page was made, too. The stream of one Cleaner is about nothing else.
+func TestEvents(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	s.Clock = clock.RealClock{} // connections have deadlines
+	server := httptest.NewServer(s.handler)
+	t.Cleanup(server.Close)
+	page := s.page(http.StatusOK, "/")
+	version, _, _ := s.fleet.waitForNews(Name{})
+	wants(t, page, fmt.Sprintf(`data-events="/events?since=%d"`, version))
+	missed := stream(t, s, server, "/events?since=0")
+	if got := missed(); got != fmt.Sprintf("%q", fmt.Sprint(version)) {
+		t.Errorf("what was missed is %s, and not %d", got, version)
+	}
+	all, one := stream(t, s, server, fmt.Sprintf("/events?since=%d", version)), stream(t, s, server, eventsOf(Name{"team", "preview"}, "7"))
+	s.fleet.putRow(summary{Name: Name{"team", "other"}, Version: "8"})
+	if got := all(); got != fmt.Sprintf("%q", fmt.Sprint(version+1)) {
+		t.Errorf("the event is %s", got)
+	}
+	s.fleet.putRow(summary{Name: Name{"team", "preview"}, Version: "9"})
+	if got := one(); got != `"9"` {
+		t.Errorf("the event of the Cleaner is %s", got)
+	}
+	s.fleet.removeRow(Name{"team", "preview"})
+	if got := one(); got != `""` {
+		t.Errorf("the event of the deletion is %s", got)
+	}
+}
+
+// Only so many streams are open, and only so much is computed at a time.
+func TestBounds(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	for range maxStreams {
+		s.streams <- struct{}{}
+	}
+	if got := s.ask(http.MethodGet, "/events", nil); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("one stream too many: status %d", got.Code)
+	}
+	for range maxComputing {
+		s.turns <- struct{}{}
+	}
+	err := s.takeTurn(t.Context(), time.Nanosecond, func(context.Context) error { return errors.New("it was done") })
+	if !errors.Is(err, errTakesTooLong) {
+		t.Errorf("without a turn: %v", err)
+	}
+	for range maxComputing {
+		<-s.turns
+	}
+	err = s.takeTurn(t.Context(), time.Nanosecond, func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if !errors.Is(err, errTakesTooLong) || len(s.turns) > 0 {
+		t.Errorf("without time: %v, %d turns are taken", err, len(s.turns))
+	}
+}
+
+// The server listens on loopback alone, and ends with its context, also while pages are open.
+func TestServe(t *testing.T) {
+	l, port, err := ListenLoopback(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host := l.Addr().String(); host != fmt.Sprintf("127.0.0.1:%d", port) {
+		t.Errorf("it listens on %s", host)
+	}
+	s, address, err := NewServer(Options{Client: newFake(object(t, preview)), Commands: &commands{}, Clock: clock.RealClock{}, Zone: time.UTC, Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	jar := &oneCookie{}
+	client := &http.Client{Jar: jar}
+	get := func(url string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	got := get(address)
+	_ = got.Body.Close()
+	if got.StatusCode != http.StatusOK || got.Request.URL.Path != "/" || got.Request.URL.RawQuery != "" {
+		t.Errorf("status %d of %s", got.StatusCode, got.Request.URL)
+	}
+	open := get(fmt.Sprintf("http://127.0.0.1:%d/events", port))
+	defer func() { _ = open.Body.Close() }()
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not end")
+	}
+}

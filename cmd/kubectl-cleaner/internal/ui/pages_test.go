@@ -1,0 +1,260 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
+	"github.com/vtex/cleaner/controllers/plan/planjson"
+)
+
+// hostile is text that would be markup, a style, a script or a link if it were not escaped.
+const hostile = `"><script>forged()</script><style>*{}</style></title></textarea><a href="javascript:forged()">' onload='forged()' {{.CSRF}}` + "\x1b[31m\u202e"
+
+// fill returns a Cleaner whose texts are all this one.
+func fill(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := object(t, preview)
+	status := map[string]any{
+		"observedGeneration": int64(1), "nextScheduledEvaluation": "2026-01-01T13:30:00Z",
+		"conditions": []any{
+			map[string]any{"type": "Ready", "status": "False", "reason": text, "message": text, "lastTransitionTime": "2026-01-01T11:00:00Z"},
+			map[string]any{"type": text, "status": text, "reason": text, "message": text, "lastTransitionTime": "2026-01-01T11:00:00Z"},
+		},
+		"lastEvaluation": map[string]any{
+			"time": "2026-01-01T11:00:00Z", "verdict": text, "reason": text, "message": "It is " + text,
+			"conditions": []any{map[string]any{"expression": text, "value": true}, map[string]any{"expression": text, "error": text}},
+			"errors":     []any{map[string]any{"rule": text, "key": text, "field": text, "message": text, "count": int64(3)}}, "withheld": []any{map[string]any{"object": text, "because": text}},
+		},
+		"pending": []any{map[string]any{"rule": text, "key": text, "until": "2026-01-01T13:30:00Z"}}, "findings": []any{map[string]any{"rule": text, "count": int64(7), "items": []any{text}, "message": text}},
+		"lastActions":     []any{map[string]any{"object": text, "rule": text, "action": text, "time": "2026-01-01T11:00:00Z", "result": text}},
+		"resolvedTargets": []any{text}, "resolvedTargetCount": int64(5),
+		"run": map[string]any{"number": int64(3), "decides": text, "decidedAt": "2026-01-01T11:00:00Z", "result": text, "message": text, "counts": []any{map[string]any{"resource": text, "outcome": text, "count": int64(2)}}},
+	}
+	u.Object["status"] = status
+	spec := u.Object["spec"].(map[string]any)
+	spec["schedule"], spec["cloudEventSink"], spec["templateRef"], spec["mode"] = text, text, map[string]any{"name": text}, text
+	spec["targets"] = []any{map[string]any{"name": text, "delete": true, "reference": map[string]any{"version": "v1", "kind": text, "name": text, "fieldSelector": text, "matchLabels": map[string]any{"app": text}}}}
+	return u
+}
+
+// fillCommands returns commands whose texts are all this one.
+func fillCommands(text string) *commands {
+	step := planjson.Step{Rule: text, Verb: text, Kind: text, Namespace: text, Name: text, Key: text, Subresource: text, Reason: text}
+	return &commands{
+		plan: &planjson.Plan{
+			Verdict: v1alpha1.Verdict(text), Reason: text, At: planjson.Moment{Time: begin}, Warnings: []string{text}, Conditions: []planjson.Condition{{Expression: text, Error: text}}, Steps: []planjson.Step{step},
+			Withheld: []planjson.Withheld{{Step: step, Because: text}}, Pending: []planjson.Pending{{Rule: text, Key: text, Until: planjson.Moment{Time: begin}}}, Errors: []planjson.Error{{Rule: text, Key: text, Expression: text, Message: text}},
+			Shadowed: []planjson.Shadow{{Rule: text, By: text, Object: text, Items: 3}}, Counts: []planjson.Count{{Rule: text, Items: 3, Matched: 2, Errors: 1}},
+		},
+		predicts: []forecast.Cleaner{{Kind: text, Cleaner: text, Until: planjson.Moment{Time: begin.Add(time.Hour)}, Steps: []forecast.Step{{At: planjson.Moment{Time: begin}, Step: step}}, Warnings: []string{text}}},
+	}
+}
+
+var (
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	quoted = regexp.MustCompile(`"[^"]*"`)
+)
+
+// listTags lists the tags of a page, without the values of attributes.
+func listTags(page string) []string {
+	var out []string
+	for _, tag := range tags.FindAllString(page, -1) {
+		out = append(out, quoted.ReplaceAllString(tag, `""`))
+	}
+	return out
+}
+
+// What tenants wrote is text: all pages have the same elements and attributes, whatever the texts are.
+func TestHostileTexts(t *testing.T) {
+	read := func(text string) map[string]string {
+		c := fillCommands(text)
+		s := newSite(t, c, fill(t, text))
+		s.Server.Context, s.Server.Address = text, text
+		s.fleet.setSource("Cleaner", source{Limit: describeError(errors.New(text)), Problem: describeError(errors.New(text))})
+		out := map[string]string{}
+		for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/forecast?until=7d"} {
+			out[path] = s.page(http.StatusOK, path)
+		}
+		c.err = errors.New(text)
+		out["no plan"] = s.page(http.StatusOK, "/cleaners/team/preview/plan")
+		out["no forecast"] = s.page(http.StatusOK, "/forecast?until=7d")
+		out["refused"] = s.ask(http.MethodPost, "/cleaners/team/preview/run", map[string][]string{csrfField: {s.guard.csrf}}).Body.String()
+		return out
+	}
+	harmless, got := read("harmless"), read(hostile)
+	for name, page := range got {
+		if want := listTags(harmless[name]); !slices.Equal(listTags(page), want) {
+			t.Errorf("%s: the elements are\n%v\nand not\n%v", name, listTags(page), want)
+		}
+		if !strings.Contains(page, "forged()") {
+			t.Errorf("%s does not show the text", name)
+		}
+		if strings.ContainsAny(page, "\x1b\u202e") || strings.Contains(page, "ZgotmplZ") {
+			t.Errorf("%s has characters that are not shown, or a text at a place where none may be", name)
+		}
+	}
+}
+
+// The filter is text too.
+func TestHostileFilter(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	read := func(text string) []string {
+		f := filter{Namespace: text, Text: text, Tone: toneQuiet, Page: 3}
+		return append(listTags(s.page(http.StatusOK, f.address())), listTags(s.page(http.StatusOK, "/forecast"+strings.TrimPrefix(f.address(), "/")))...)
+	}
+	if want, got := read("harmless"), read(hostile); !slices.Equal(want, got) {
+		t.Errorf("the elements are\n%v\nand not\n%v", got, want)
+	}
+	for _, path := range []string{"/%2e%2e/%3Cscript%3Eforged()", "/cleaners/%3Cscript%3E/%3Cscript%3E"} {
+		if got := s.page(http.StatusNotFound, path); strings.Contains(got, "<script>") {
+			t.Errorf("%s: it has a script", path)
+		}
+	}
+}
+
+// Pages keep to the policy: nothing is inline, and nothing is loaded from elsewhere. And readers find their way without seeing them.
+func TestPagesAreOfOnePiece(t *testing.T) {
+	c := fillCommands("some")
+	s := newSite(t, c, object(t, preview))
+	inline := regexp.MustCompile(`(?i)<script>|<script [^>]*>[^<]|<style| style=| on[a-z]+=|javascript:|https?://`)
+	for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/forecast", "/forecast?until=7d"} {
+		page := s.page(http.StatusOK, path)
+		if found := inline.FindString(strings.ReplaceAll(page, "https://cluster.example", "")); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+		if n := strings.Count(page, "<h1"); n != 1 {
+			t.Errorf("%s has %d main headings", path, n)
+		}
+		wants(t, page, `<html lang="en">`, `<header `, `<nav aria-label="Pages">`, `<main id="main"`, `<footer `, `href="#main"`, `aria-current="page"`, `name="viewport"`)
+		ids := map[string]bool{}
+		for _, m := range regexp.MustCompile(` id="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if ids[m[1]] {
+				t.Errorf("%s: two elements have the id %s", path, m[1])
+			}
+			ids[m[1]] = true
+		}
+		for _, m := range regexp.MustCompile(` aria-labelledby="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+			if !ids[m[1]] {
+				t.Errorf("%s: no element has the id %s", path, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile(`<th( [^>]*)?>`).FindAllStringSubmatch(page, -1) {
+			if !strings.Contains(m[1], "scope=") {
+				t.Errorf("%s: a header has no scope", path)
+			}
+		}
+		for _, m := range regexp.MustCompile(`<[a-z]+ [^>]*data-live[^>]*>`).FindAllString(page, -1) {
+			if !strings.Contains(m, " id=") {
+				t.Errorf("%s: the script cannot find %s", path, m)
+			}
+		}
+	}
+	for path := range s.pages.assets {
+		if text := string(s.pages.assets[path]); strings.Contains(strings.ReplaceAll(text, "http://www.w3.org/2000/svg", ""), "http") || strings.Contains(text, "@import") || strings.Contains(text, "url(") {
+			t.Errorf("%s loads something", path)
+		}
+	}
+}
+
+func TestState(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	got := s.page(http.StatusOK, "/cleaners/team/preview")
+	wants(t, got,
+		"Rule old: 2 items wait.", `<time datetime="2026-01-01T13:30:00Z">2026-01-01 14:30:00 CET</time> <span class="away muted">in 90m</span>`, "1,234 actions", "2 actions", "delete", "a.configmaps/v1",
+		"ConfigMap with labels app=web", "Times are in CET (UTC&#43;01:00).", `action="/cleaners/team/preview/suspend"`, `data-events="/events?name=preview&amp;namespace=team&amp;since=7"`)
+	if strings.Contains(got, "earlier generation") || strings.Contains(got, "/resume") {
+		t.Error("it is up to date, and not suspended")
+	}
+	u := object(t, preview)
+	u.SetGeneration(3)
+	if err := unstructured.SetNestedField(u.Object, true, "spec", "suspend"); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, newSite(t, &commands{}, u).page(http.StatusOK, "/cleaners/team/preview"), "earlier generation of the spec", `action="/cleaners/team/preview/resume"`)
+	unseen := object(t, "kind: ClusterCleaner\nmetadata: {name: everywhere}\nspec: {}")
+	wants(t, newSite(t, &commands{}, unseen).page(http.StatusOK, "/clustercleaners/everywhere"), "The operator has not seen it yet, or is not running.", "It has not acted yet.")
+	wants(t, s.page(http.StatusNotFound, "/cleaners/team/none"), "Cannot read Cleaner team/none", "not found")
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/spec"), "spec:\n  lifecycle: Recurring", "forEach: maps.items")
+}
+
+func TestPlan(t *testing.T) {
+	c := &commands{plan: &planjson.Plan{
+		Verdict: v1alpha1.VerdictAct, Reason: "ConditionsMet", At: planjson.Moment{Time: begin}, Warnings: []string{"Mode is DryRun."},
+		Counts: []planjson.Count{{Rule: "old", Items: 8, Matched: 4, Kept: 1, Acted: 3}}, Steps: make([]planjson.Step, 3*maxRows),
+		Shadowed: []planjson.Shadow{{Rule: "old", By: "first", Object: "a.configmaps/v1", Items: 3}},
+	}}
+	s := newSite(t, c, object(t, preview))
+	got := s.page(http.StatusOK, "/cleaners/team/preview/plan")
+	wants(t, got,
+		"It would take 600 steps now", "Mode is DryRun.", "the timers of <code>for</code> begin now", `<tr class="all"><th scope="row">Matched <span class="muted">when is true</span></th><td class="number">4</td>`, `width="50.00%"`,
+		"Kept", "Acted on", "400 more are not shown: see kubectl cleaner plan -o json.", "Rule old leaves a.configmaps/v1 to rule first, which wants it first, and 2 more items.")
+	if n := strings.Count(got, `data-label="Verb"`); n != maxRows {
+		t.Errorf("it lists %d steps", n)
+	}
+	if strings.Contains(got, "Spared") || strings.Contains(got, "data-events") {
+		t.Error("a step that leaves nothing out is shown, or the plan is made anew by itself")
+	}
+	c.err = errors.New(`you are not allowed to list pods`)
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "No plan can be made", "you are not allowed to list pods")
+}
+
+func TestForecast(t *testing.T) {
+	c := &commands{predicts: []forecast.Cleaner{{Kind: "Cleaner", Cleaner: "team/preview", Until: planjson.Moment{Time: begin.Add(time.Hour)}, Steps: []forecast.Step{{At: planjson.Moment{Time: begin}, Exact: true, Step: planjson.Step{Rule: "old", Verb: "delete", Kind: "ConfigMap", Name: "a"}}}}}}
+	var many []*unstructured.Unstructured
+	for i := range maxPredicted + 5 {
+		u := object(t, preview)
+		u.SetName(fmt.Sprint("c", i))
+		many = append(many, u)
+	}
+	s := newSite(t, c, many...)
+	got := s.page(http.StatusOK, "/forecast")
+	wants(t, got, "takes up to a minute", `<option value="7d" selected>`, "Times are in UTC.")
+	if len(c.asked) > 0 {
+		t.Error("a forecast is made that was not asked for")
+	}
+	wants(t, s.page(http.StatusOK, "/forecast?until=24h"), "5 more Cleaners are not in the forecast, which is for 100 at most", `<h2 id="timeline">`, `<option value="24h" selected>`)
+	if len(c.asked) != maxPredicted {
+		t.Errorf("%d were predicted", len(c.asked))
+	}
+	c.asked = nil
+	wants(t, s.page(http.StatusOK, "/forecast?until=24h&text=team/c10&namespace=team"), "6 steps of 6 Cleaners")
+	if len(c.asked) != 6 { // c10 and c100 to c104
+		t.Errorf("predicted are %v", c.asked)
+	}
+	wants(t, s.page(http.StatusOK, "/cleaners/team/c1/forecast?until=forged"), "ConfigMap a", `<option value="7d" selected>`, `action="/cleaners/team/c1/forecast"`)
+	c.err, c.predicts = errors.New("the spec is invalid"), nil
+	wants(t, s.page(http.StatusOK, "/cleaners/team/c1/forecast"), "Cannot predict Cleaner team/c1: the spec is invalid", "There is nothing to predict.")
+}
+
+// A forecast of 100,000 steps is a page that browsers show at once: it says what it leaves out.
+func TestLargeForecast(t *testing.T) {
+	c := &commands{}
+	for i := range 20 {
+		of := forecast.Cleaner{Kind: "Cleaner", Cleaner: fmt.Sprint("team/c", i), Until: planjson.Moment{Time: begin.Add(7 * 24 * time.Hour)}}
+		for n := range forecast.MaxSteps {
+			of.Steps = append(of.Steps, forecast.Step{At: planjson.Moment{Time: begin.Add(time.Duration(n) * time.Minute)}, Exact: true, Step: planjson.Step{Rule: "old", Verb: "delete", Kind: "ConfigMap", Namespace: "team", Name: fmt.Sprint("a", n)}})
+		}
+		c.predicts = append(c.predicts, of)
+	}
+	s := newSite(t, c, object(t, preview))
+	began := time.Now()
+	got := s.page(http.StatusOK, "/forecast?until=7d")
+	t.Logf("%d bytes in %s", len(got), time.Since(began))
+	wants(t, got, "100000 steps of 20 Cleaners", "98000 more steps are not in the table")
+	if len(got) > 2<<20 {
+		t.Errorf("the page has %d bytes", len(got))
+	}
+}
