@@ -45,10 +45,11 @@ demo: ## Show the operator at work in a control plane on this machine. Needs not
 	@$(GO) run ./hack/demo $(ARGS)
 
 .PHONY: pictures
-pictures: ## Make the pictures of the documentation from a real run of the demo.
+pictures: ## Make the pictures of the documentation: from a real run of the demo, and of kubectl cleaner ui in Chromium.
 	@mkdir -p $(BIN)
 	$(GO) run ./hack/demo > $(BIN)/demo.txt
 	$(GO) run ./hack/recording < $(BIN)/demo.txt > docs/pictures/demo.svg
+	PICTURES=$(CURDIR)/docs/pictures $(GO) -C test/ui test -count=1 -run='^TestPictures$$' .
 
 ##@ Develop
 

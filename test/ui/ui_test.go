@@ -78,17 +78,44 @@ subjects: [{kind: User, name: bob}]
 
 // lab is a control plane with Cleaners, whose statuses the test writes as an operator would.
 type lab struct {
-	t        *testing.T
-	plane    *cluster.Cluster
-	client   dynamic.Interface
-	binary   string
-	chromium string
+	t      *testing.T
+	plane  *cluster.Cluster
+	client dynamic.Interface
+	binary string
 }
 
-func newLab(t *testing.T, chromium string) *lab {
+// newLab starts a control plane, and creates the objects of the tests.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := startLab(t)
+	if err := cluster.InstallCRDs(t.Context(), l.plane.Config(), "../../config/crd/bases"); err != nil {
+		t.Fatal(err)
+	}
+	l.create(objects)
+	return l
+}
+
+// create creates the objects of a file.
+func (l *lab) create(manifests string) {
+	l.t.Helper()
+	for text := range strings.SplitSeq(manifests, "---\n") {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			l.t.Fatal(err)
+		}
+		gvk := u.GroupVersionKind()
+		resource := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+		if _, err := l.client.Resource(resource).Namespace(u.GetNamespace()).Create(l.t.Context(), u, metav1.CreateOptions{}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// startLab starts a control plane, and builds the program.
+func startLab(t *testing.T) *lab {
 	t.Helper()
 	ctx := t.Context()
-	l := &lab{t: t, chromium: chromium, binary: filepath.Join(t.TempDir(), "kubectl-cleaner")}
+	l := &lab{t: t, binary: filepath.Join(t.TempDir(), "kubectl-cleaner")}
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", l.binary, "./cmd/kubectl-cleaner")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
@@ -103,22 +130,8 @@ func newLab(t *testing.T, chromium string) *lab {
 			t.Error(err)
 		}
 	})
-	if err := cluster.InstallCRDs(ctx, l.plane.Config(), "../../config/crd/bases"); err != nil {
-		t.Fatal(err)
-	}
 	if l.client, err = dynamic.NewForConfig(l.plane.Config()); err != nil {
 		t.Fatal(err)
-	}
-	for text := range strings.SplitSeq(objects, "\n---\n") {
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		gvk := u.GroupVersionKind()
-		resource := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
-		if _, err := l.client.Resource(resource).Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return l
 }
@@ -180,7 +193,7 @@ func TestPages(t *testing.T) {
 	if chromium == "" {
 		t.Skip("NOT CHECKED: there is no Chromium on this machine, and CHROMIUM does not name one")
 	}
-	l := newLab(t, chromium)
+	l := newLab(t)
 	l.setReady("True", "NothingToDo", "Nothing to clean up.")
 	program, address := l.serve(t, "ui", l.plane.Config())
 	b := newTab(browser(t, chromium), t, address)
