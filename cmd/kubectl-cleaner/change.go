@@ -128,8 +128,7 @@ func (c *cleanerRef) requestEvaluation(ctx context.Context, now time.Time, becom
 			return false, err
 		}
 		if isNewAuthor(before, tried) {
-			return false, fmt.Errorf("the author of the spec of %[1]s is unknown, and this request would make you the author: the Cleaner would act with your rights. "+
-				"Read the spec (kubectl get %[1]s -o yaml), then set --become-author", c.displayName)
+			return false, &newAuthorError{c.displayName}
 		}
 	}
 	after, err := c.patch(ctx, change)
@@ -137,6 +136,14 @@ func (c *cleanerRef) requestEvaluation(ctx context.Context, now time.Time, becom
 		return false, err
 	}
 	return isNewAuthor(before, after), nil
+}
+
+// newAuthorError says that a request was not sent, because it would make the caller the author of the spec.
+type newAuthorError struct{ displayName string }
+
+func (e *newAuthorError) Error() string {
+	return fmt.Sprintf("the author of the spec of %[1]s is unknown, and this request would make you the author: the Cleaner would act with your rights. "+
+		"Read the spec (kubectl get %[1]s -o yaml), then set --become-author", e.displayName)
 }
 
 // isNewAuthor reports whether a request for an evaluation has changed the author.

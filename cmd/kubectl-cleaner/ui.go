@@ -173,5 +173,8 @@ func (c *uiCommands) SetSuspend(ctx context.Context, of ui.Name, suspend bool) e
 // RequestEvaluation is `run`.
 func (c *uiCommands) RequestEvaluation(ctx context.Context, of ui.Name) error {
 	_, err := c.findRef(of).requestEvaluation(ctx, clock.RealClock{}.Now(), false)
+	if wouldSign := (*newAuthorError)(nil); errors.As(err, &wouldSign) {
+		return &ui.RefusedError{Err: err}
+	}
 	return err
 }

@@ -5,8 +5,12 @@ package ui
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,10 +25,27 @@ const maxSpec = 256 << 10
 // nameOf returns the Cleaner that the address of a request names.
 func nameOf(r *http.Request) Name { return Name{r.PathValue("namespace"), r.PathValue("name")} }
 
+// errInvalidName says that no Cleaner can have such a name.
+var errInvalidName = errors.New("no Cleaner can have this name")
+
+// checkName refuses names that an address of the API server cannot contain.
+func checkName(of Name) error {
+	for _, part := range []string{of.Namespace, of.Name} {
+		if wrong := pathvalidation.IsValidPathSegmentName(part); len(wrong) > 0 {
+			return &RefusedError{fmt.Errorf("%w: it %s", errInvalidName, strings.Join(wrong, ", "))}
+		}
+	}
+	return nil
+}
+
 // readCleaner reads the Cleaner of a request as it is now. If that fails, it shows why.
 func (s *Server) readCleaner(w http.ResponseWriter, r *http.Request) (v1alpha1.Owner, *unstructured.Unstructured, bool) {
 	of := nameOf(r)
-	u, err := s.getCleaner(r.Context(), of)
+	err := checkName(of)
+	var u *unstructured.Unstructured
+	if err == nil {
+		u, err = s.getCleaner(r.Context(), of)
+	}
 	var owner v1alpha1.Owner
 	if err == nil {
 		owner, err = manifests.DecodeOwner(u)

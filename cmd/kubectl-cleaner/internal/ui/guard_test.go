@@ -4,14 +4,19 @@
 package ui
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -182,7 +187,7 @@ func TestChanges(t *testing.T) {
 		"/cleaners/team/preview/run":           {nil, http.StatusSeeOther, "run team/preview", "/cleaners/team/preview?said=run", nil},
 		"/clustercleaners/everywhere/run":      {nil, http.StatusSeeOther, "run everywhere", "/clustercleaners/everywhere?said=run", nil},
 		"/clustercleaners/everywhere/suspend":  {forbidden, http.StatusForbidden, "suspend everywhere true", "", []string{"ClusterCleaner everywhere was not suspended", `User &#34;bob&#34; cannot patch resource &#34;cleaners&#34; &lt;b&gt;`, "context staging", "Nothing was changed."}},
-		"/cleaners/team/preview/run?":          {errors.New("the author of the spec of cleaner/preview is unknown"), http.StatusConflict, "run team/preview", "", []string{"Cleaner team/preview is not evaluated", "the author of the spec of cleaner/preview is unknown"}},
+		"/cleaners/team/preview/run?":          {&RefusedError{errors.New("the author of the spec of cleaner/preview is unknown")}, http.StatusConflict, "run team/preview", "", []string{"Cleaner team/preview was not evaluated", "the author of the spec of cleaner/preview is unknown", "Nothing was changed."}},
 		"/cleaners/team/preview/delete":        {nil, http.StatusNotFound, "", "", []string{"There is no such page"}},
 		"/cleaners/team/preview/suspend/again": {nil, http.StatusNotFound, "", "", []string{"There is no such page"}},
 	} {
@@ -197,8 +202,83 @@ func TestChanges(t *testing.T) {
 		})
 	}
 	s := newSite(t, &commands{}, object(t, preview))
-	wants(t, s.page(http.StatusOK, "/cleaners/team/preview?said=suspend"), `role="status">Suspended. It stops before its next request.`)
 	if got := s.page(http.StatusOK, "/cleaners/team/preview?said=forged"); strings.Contains(got, "forged") || strings.Contains(got, `class="notice"`) {
 		t.Error("an address can say what was done")
 	}
+}
+
+// If no definite refusal came, the change may have been made: the page says how the Cleaner is now.
+func TestUnknownChanges(t *testing.T) {
+	dropped := &url.Error{Op: "Patch", URL: "https://cluster.example", Err: errors.New("connection reset by peer")}
+	suspended := strings.Replace(preview, "spec: {", "spec: {suspend: true, ", 1)
+	requested := strings.Replace(preview, "generation: 2}", `generation: 2, annotations: {cleaner.vtex.dev/requestedAt: "2026-01-01T12:00:00Z"}}`, 1)
+	for name, tc := range map[string]struct {
+		object, change string
+		err            error
+		want           int
+		says           []string
+	}{
+		"Applied":     {suspended, "suspend", dropped, http.StatusBadGateway, []string{"It is not known whether Cleaner team/preview was suspended", "connection reset by peer", "At 2026-01-01 13:00:00 CET it was suspended."}},
+		"NotApplied":  {preview, "suspend", context.DeadlineExceeded, http.StatusGatewayTimeout, []string{"was suspended", "it was not suspended."}},
+		"Resumed":     {preview, "resume", apierrors.NewInternalError(errors.New("etcd is slow")), http.StatusInternalServerError, []string{"It is not known whether Cleaner team/preview was resumed", "it was not suspended."}},
+		"Requested":   {requested, "run", dropped, http.StatusBadGateway, []string{"was evaluated", "the last request for an evaluation of it was of 2026-01-01T12:00:00Z."}},
+		"NoRequest":   {preview, "run", dropped, http.StatusBadGateway, []string{"no evaluation of it was requested."}},
+		"ServerBusy":  {preview, "run", apierrors.NewTooManyRequests("busy", 1), http.StatusTooManyRequests, []string{"Nothing was changed."}},
+		"NotReadable": {strings.Replace(preview, "name: preview", "name: other", 1), "run", dropped, http.StatusBadGateway, []string{"It cannot be read either"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, &commands{err: tc.err}, object(t, tc.object))
+			got := s.ask(http.MethodPost, "/cleaners/team/preview/"+tc.change, url.Values{csrfField: {s.guard.csrf}})
+			if got.Code != tc.want {
+				t.Errorf("status %d", got.Code)
+			}
+			wants(t, got.Body.String(), tc.says...)
+			if said := strings.Contains(got.Body.String(), "Nothing was changed."); said != (name == "ServerBusy") {
+				t.Errorf("says that nothing was changed: %v", said)
+			}
+		})
+	}
+}
+
+// What a page says about a change is what the Cleaner shows: not what the address says.
+func TestNotices(t *testing.T) {
+	suspended := strings.Replace(preview, "spec: {", "spec: {suspend: true, ", 1)
+	requested := func(text string) string {
+		return strings.Replace(text, "generation: 2}", `generation: 2, annotations: {cleaner.vtex.dev/requestedAt: "2026-01-01T12:00:00Z"}}`, 1)
+	}
+	for name, tc := range map[string]struct{ object, said, want string }{
+		"Suspended":         {suspended, "suspend", "Suspended. It stops before its next request."},
+		"SuspendOfActive":   {preview, "suspend", ""},
+		"Resumed":           {preview, "resume", "Resumed. The operator evaluates it at once."},
+		"ResumeOfSuspended": {suspended, "resume", ""},
+		"Requested":         {requested(preview), "run", "Evaluation requested. The operator evaluates it now."},
+		"RequestSuspended":  {requested(suspended), "run", "Evaluation requested. It is suspended, and does nothing until it is resumed."},
+		"NotRequested":      {preview, "run", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := newSite(t, &commands{}, object(t, tc.object)).page(http.StatusOK, "/cleaners/team/preview?said="+tc.said)
+			if tc.want == "" {
+				if strings.Contains(got, `class="notice"`) {
+					t.Errorf("there is a notice in:\n%s", got)
+				}
+				return
+			}
+			wants(t, got, `role="status">`+tc.want)
+		})
+	}
+}
+
+// Statuses say where it failed: in the request, or on the way to the cluster.
+func TestStatuses(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	s.page(http.StatusBadRequest, "/cleaners/team/a%2fb")
+	s.page(http.StatusBadRequest, "/cleaners/a%25b/preview/plan")
+	s.page(http.StatusNotFound, "/cleaners/team/nothing")
+	if got := s.ask(http.MethodPost, "/cleaners/team/a%2fb/suspend", url.Values{csrfField: {s.guard.csrf}}); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), "Nothing was changed.") {
+		t.Errorf("a change of an invalid name: status %d", got.Code)
+	}
+	s.Client.(*dynamicfake.FakeDynamicClient).PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, &url.Error{Op: "Get", URL: "https://cluster.example", Err: syscall.ECONNREFUSED}
+	})
+	wants(t, s.page(http.StatusBadGateway, "/cleaners/team/preview"), "connection refused")
 }
