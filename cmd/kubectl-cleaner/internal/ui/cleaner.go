@@ -89,5 +89,5 @@ func (s *Server) showSpec(w http.ResponseWriter, r *http.Request) {
 	}
 	content := &specView{subject: s.viewer.makeSubject(owner, "/spec"), Cut: len(text) > maxSpec}
 	content.YAML = string(text[:min(len(text), maxSpec)])
-	s.showPage(w, r, http.StatusOK, &page{Template: "spec", Title: content.DisplayName() + ": spec", Current: "/", Events: eventsOf(content.Name, content.Version), Content: content})
+	s.showPage(w, r, http.StatusOK, &page{Template: "spec", Title: content.DisplayName() + ": spec", Current: "/", Events: s.fleet.eventsOf(content.Name, content.Version), Content: content})
 }

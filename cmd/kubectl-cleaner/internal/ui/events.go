@@ -4,11 +4,17 @@
 package ui
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -16,61 +22,102 @@ const (
 	quietTime = time.Second
 	// heartbeat is how long at most a stream is silent, so that a browser notices that it has ended.
 	heartbeat = 20 * time.Second
+	// reconnect is how long a page waits before it connects again.
+	reconnect = 5 * time.Second
 )
 
 // eventsOf returns the address of the events of a Cleaner after a version of it.
-func eventsOf(of Name, version string) string {
-	return "/events?" + url.Values{"namespace": {of.Namespace}, "name": {of.Name}, "since": {version}}.Encode()
+func (f *fleet) eventsOf(of Name, version string) string {
+	return "/events?" + url.Values{"namespace": {of.Namespace}, "name": {of.Name}, "since": {f.nameVersionOf(version)}}.Encode()
 }
 
-// streamEvents says, until the reader leaves, when there is something new for a page: for the overview, or for one Cleaner.
+// streams are the streams that are open.
+type streams struct {
+	mu   sync.Mutex
+	open []*context.CancelFunc
+}
+
+// begin makes room for a stream, until it is ended. If too many are open, the oldest one ends: its page connects again later.
+func (s *streams) begin(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) >= maxStreams {
+		(*s.open[0])()
+		s.open = slices.Delete(s.open, 0, 1)
+	}
+	s.open = append(s.open, &cancel)
+	return ctx, func() {
+		cancel()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open = slices.DeleteFunc(s.open, func(other *context.CancelFunc) bool { return other == &cancel })
+	}
+}
+
+// stream writes what one page receives.
+type stream struct {
+	w     http.ResponseWriter
+	clock clock.Clock
+}
+
+// send sends a text, and reports whether the page is still there.
+func (s stream) send(text string) bool {
+	out := http.NewResponseController(s.w)
+	_ = out.SetWriteDeadline(s.clock.Now().Add(heartbeat)) // a recorder of tests has none
+	_, err := fmt.Fprint(s.w, text)
+	return err == nil && out.Flush() == nil
+}
+
+// streamEvents says, until the reader leaves, when there is something new for a page, and whether it would say so: for the overview, or for one
+// Cleaner.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		http.Error(w, "Too many pages are open.", http.StatusServiceUnavailable)
-		return
-	}
 	q := r.URL.Query()
-	of, seen := Name{q.Get("namespace"), q.Get("name")}, q.Get("since")
+	of, seen, said := Name{q.Get("namespace"), q.Get("name")}, q.Get("since"), ""
 	w.Header().Set("Content-Type", "text/event-stream")
-	out := http.NewResponseController(w)
-	send := func(text string) bool {
-		_ = out.SetWriteDeadline(s.Clock.Now().Add(heartbeat)) // a recorder of tests has none
-		_, err := fmt.Fprint(w, text)
-		return err == nil && out.Flush() == nil
-	}
-	if !send("retry: 2000\n\n") {
+	ctx, end := s.streams.begin(r.Context())
+	defer end()
+	out := stream{w, s.Clock}
+	if !out.send("retry: " + strconv.FormatInt(reconnect.Milliseconds(), 10) + "\n\n") {
 		return
 	}
+	beat := s.Clock.NewTimer(heartbeat)
+	defer beat.Stop()
 	for {
-		version, row, next := s.fleet.waitForNews(of)
-		now := strconv.FormatInt(version, 10)
-		if of.Name != "" {
-			now = row
+		now, live, next := s.fleet.waitForNews(of)
+		var text strings.Builder
+		if is := strconv.FormatBool(live); is != said {
+			said = is
+			text.WriteString("event: live\ndata: " + is + "\n\n")
 		}
-		wait := s.Clock.After(heartbeat)
-		if now != seen {
-			if !send("event: change\ndata: " + strconv.Quote(now) + "\n\n") {
+		changed := now != seen
+		if changed {
+			seen = now
+			text.WriteString("event: change\ndata: " + strconv.Quote(now) + "\n\n")
+		}
+		if text.Len() > 0 {
+			if !out.send(text.String()) {
 				return
 			}
-			seen = now
+			beat.Reset(heartbeat)
+		}
+		if changed {
 			select { // what changes now is part of the next event
-			case <-r.Context().Done():
+			case <-ctx.Done():
 				return
 			case <-s.Clock.After(quietTime):
 			}
 			continue
 		}
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return
 		case <-next:
-		case <-wait:
-			if !send(": still here\n\n") {
+		case <-beat.C():
+			if !out.send(": still here\n\n") {
 				return
 			}
+			beat.Reset(heartbeat)
 		}
 	}
 }

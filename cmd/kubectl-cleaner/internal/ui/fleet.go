@@ -5,9 +5,11 @@ package ui
 
 import (
 	"cmp"
+	"crypto/rand"
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -134,6 +136,8 @@ type source struct {
 
 // fleet is what is known of all Cleaners.
 type fleet struct {
+	// id begins all versions: those of an earlier start of the command are others.
+	id   string
 	mu   sync.Mutex
 	rows map[Name]*summary
 	// sorted are the rows in the order of the overview; nil if they must be sorted again.
@@ -145,7 +149,7 @@ type fleet struct {
 }
 
 func newFleet() *fleet {
-	return &fleet{rows: map[Name]*summary{}, sources: map[string]source{}, changed: make(chan struct{})}
+	return &fleet{id: rand.Text(), rows: map[Name]*summary{}, sources: map[string]source{}, changed: make(chan struct{})}
 }
 
 // change changes the fleet, and wakes those that wait for a change.
@@ -196,13 +200,13 @@ func (f *fleet) removeRow(n Name) { f.change(func() { delete(f.rows, n) }) }
 
 // listRows returns all Cleaners, those first that a person should look at; what is known of the kinds; and which version of the fleet it is.
 // The rows must not be changed.
-func (f *fleet) listRows() (rows []*summary, sources map[string]source, version int64) {
+func (f *fleet) listRows() (rows []*summary, sources map[string]source, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.sorted == nil {
 		f.sortRows()
 	}
-	return f.sorted, maps.Clone(f.sources), f.version
+	return f.sorted, maps.Clone(f.sources), f.nameVersion()
 }
 
 // sortRows sorts the rows.
@@ -216,12 +220,27 @@ func (f *fleet) sortRows() {
 	})
 }
 
-// waitForNews returns which version of the fleet it is, which version of the named Cleaner, and what is closed by the next change.
-func (f *fleet) waitForNews(of Name) (version int64, row string, next <-chan struct{}) {
+// nameVersion names the version of the fleet.
+func (f *fleet) nameVersion() string { return f.id + "." + strconv.FormatInt(f.version, 10) }
+
+// nameVersionOf names a version of a Cleaner.
+func (f *fleet) nameVersionOf(resourceVersion string) string { return f.id + "." + resourceVersion }
+
+// waitForNews returns which version it is of the named Cleaner, or of all without a name; whether it is followed now; and what is closed by the
+// next change.
+func (f *fleet) waitForNews(of Name) (version string, live bool, next <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if is := f.rows[of]; is != nil {
-		row = is.Version
+	if of.Name == "" {
+		live = true
+		for _, from := range f.sources {
+			live = live && from.Problem == ""
+		}
+		return f.nameVersion(), live, f.changed
 	}
-	return f.version, row, f.changed
+	resourceVersion := ""
+	if is := f.rows[of]; is != nil {
+		resourceVersion, live = is.Version, f.sources[of.Kind()].Problem == ""
+	}
+	return f.nameVersionOf(resourceVersion), live, f.changed
 }

@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -155,8 +157,8 @@ func TestFollowRecovers(t *testing.T) {
 	}
 }
 
-// stream reads events from a server.
-func stream(t *testing.T, s *site, server *httptest.Server, path string) func() string {
+// listen reads the events of a name from a server.
+func listen(t *testing.T, s *site, server *httptest.Server, path, wanted string) func() string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 	if err != nil {
@@ -174,8 +176,12 @@ func stream(t *testing.T, s *site, server *httptest.Server, path string) func() 
 	}
 	lines := bufio.NewScanner(got.Body)
 	return func() string {
+		event := ""
 		for lines.Scan() {
-			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				event = name
+			}
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && event == wanted {
 				return data
 			}
 		}
@@ -190,37 +196,140 @@ func TestEvents(t *testing.T) {
 	s.Clock = clock.RealClock{} // connections have deadlines
 	server := httptest.NewServer(s.handler)
 	t.Cleanup(server.Close)
+	isNow := func(got string, of Name) {
+		t.Helper()
+		if version, _, _ := s.fleet.waitForNews(of); got != fmt.Sprintf("%q", version) {
+			t.Errorf("the event is %s, and not %q", got, version)
+		}
+	}
+	of := Name{"team", "preview"}
 	page := s.page(http.StatusOK, "/")
 	version, _, _ := s.fleet.waitForNews(Name{})
-	wants(t, page, fmt.Sprintf(`data-events="/events?since=%d"`, version))
-	missed := stream(t, s, server, "/events?since=0")
-	if got := missed(); got != fmt.Sprintf("%q", fmt.Sprint(version)) {
-		t.Errorf("what was missed is %s, and not %d", got, version)
-	}
-	all, one := stream(t, s, server, fmt.Sprintf("/events?since=%d", version)), stream(t, s, server, eventsOf(Name{"team", "preview"}, "7"))
+	wants(t, page, `data-events="/events?since=`+version+`"`)
+	isNow(listen(t, s, server, "/events?since=0", "change")(), Name{})
+	all, one := listen(t, s, server, "/events?since="+version, "change"), listen(t, s, server, s.fleet.eventsOf(of, "7"), "change")
 	s.fleet.putRow(summary{Name: Name{"team", "other"}, Version: "8"})
-	if got := all(); got != fmt.Sprintf("%q", fmt.Sprint(version+1)) {
-		t.Errorf("the event is %s", got)
-	}
-	s.fleet.putRow(summary{Name: Name{"team", "preview"}, Version: "9"})
-	if got := one(); got != `"9"` {
-		t.Errorf("the event of the Cleaner is %s", got)
-	}
-	s.fleet.removeRow(Name{"team", "preview"})
-	if got := one(); got != `""` {
-		t.Errorf("the event of the deletion is %s", got)
+	isNow(all(), Name{})
+	s.fleet.putRow(summary{Name: of, Version: "9"})
+	isNow(one(), of)
+	s.fleet.removeRow(of)
+	isNow(one(), of)
+}
+
+// The page of an earlier start learns that it is old, also if as much has changed since this start as had then.
+func TestEventsAfterRestart(t *testing.T) {
+	before, after := newSite(t, &commands{}, object(t, preview)), newSite(t, &commands{}, object(t, preview))
+	after.Clock = clock.RealClock{}
+	server := httptest.NewServer(after.handler)
+	t.Cleanup(server.Close)
+	version, _, _ := before.fleet.waitForNews(Name{})
+	of := Name{"team", "preview"}
+	for _, path := range []string{"/events?since=" + version, before.fleet.eventsOf(of, "7")} {
+		if got := listen(t, after, server, path, "change")(); !strings.Contains(got, after.fleet.id) {
+			t.Errorf("the event is %s", got)
+		}
 	}
 }
 
-// Only so many streams are open, and only so much is computed at a time.
+// A page says that it is live only while it is: not if its Cleaner is not followed, nor while the cluster cannot be read.
+func TestLive(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	s.Clock = clock.RealClock{}
+	server := httptest.NewServer(s.handler)
+	t.Cleanup(server.Close)
+	is := func(what, want string, next func() string) {
+		t.Helper()
+		if got := next(); got != want {
+			t.Errorf("%s: live is %s", what, got)
+		}
+	}
+	all, one := listen(t, s, server, "/events", "live"), listen(t, s, server, s.fleet.eventsOf(Name{"team", "preview"}, "7"), "live")
+	unknown, cluster := listen(t, s, server, s.fleet.eventsOf(Name{"elsewhere", "preview"}, "7"), "live"), listen(t, s, server, s.fleet.eventsOf(Name{"", "everywhere"}, "7"), "live")
+	is("the list", "true", all)
+	is("a Cleaner", "true", one)
+	is("a Cleaner that is not followed", "false", unknown)
+	is("a ClusterCleaner that is not followed", "false", cluster)
+	s.fleet.setSource("Cleaner", source{Listed: true, Problem: "connection refused"})
+	is("the list without the cluster", "false", all)
+	is("a Cleaner without the cluster", "false", one)
+	s.fleet.setSource("Cleaner", source{Listed: true})
+	is("the list again", "true", all)
+	is("a Cleaner again", "true", one)
+	s.fleet.putRow(summary{Name: Name{"elsewhere", "preview"}, Version: "1"})
+	is("a Cleaner that is followed now", "true", unknown)
+}
+
+// written keeps what a handler writes.
+type written struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *written) Header() http.Header { return http.Header{} }
+
+func (w *written) WriteHeader(int) {}
+
+func (w *written) Flush() {}
+
+func (w *written) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *written) has(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Contains(w.text.String(), text)
+}
+
+// A stream about one Cleaner is not silent for long, however often others change.
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &commands{}, object(t, preview))
+		s.Clock = clock.RealClock{} // the one of this test
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		out := &written{}
+		go s.streamEvents(out, httptest.NewRequestWithContext(ctx, http.MethodGet, s.fleet.eventsOf(Name{"team", "preview"}, "7"), nil))
+		for i := range 25 {
+			synctest.Wait()
+			s.fleet.putRow(summary{Name: Name{"team", "busy"}, Version: fmt.Sprint(i)})
+			<-time.After(heartbeat / 20)
+		}
+		if !out.has(": still here") {
+			t.Error("no sign of life")
+		}
+	})
+}
+
+// Only so many streams are open: the oldest one ends for one more, and its page connects again.
+func TestBoundOfStreams(t *testing.T) {
+	var all streams
+	var open []context.Context
+	for range maxStreams {
+		ctx, end := all.begin(t.Context())
+		defer end()
+		open = append(open, ctx)
+	}
+	_, end := all.begin(t.Context())
+	if open[0].Err() == nil || open[1].Err() != nil || len(all.open) != maxStreams {
+		t.Errorf("the oldest: %v, the next: %v, %d are open", open[0].Err(), open[1].Err(), len(all.open))
+	}
+	end()
+	if len(all.open) != maxStreams-1 {
+		t.Errorf("%d are open", len(all.open))
+	}
+	_, end = all.begin(t.Context())
+	defer end()
+	if open[1].Err() != nil {
+		t.Error("there was room, and one has ended")
+	}
+}
+
+// Only so much is computed at a time.
 func TestBounds(t *testing.T) {
 	s := newSite(t, &commands{}, object(t, preview))
-	for range maxStreams {
-		s.streams <- struct{}{}
-	}
-	if got := s.ask(http.MethodGet, "/events", nil); got.Code != http.StatusServiceUnavailable {
-		t.Errorf("one stream too many: status %d", got.Code)
-	}
 	for range maxComputing {
 		s.turns <- struct{}{}
 	}

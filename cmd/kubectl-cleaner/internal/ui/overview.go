@@ -230,6 +230,6 @@ func (s *Server) showOverview(w http.ResponseWriter, r *http.Request) {
 	rows, sources, version := s.fleet.listRows()
 	content := s.viewer.makeOverview(readFilter(r.URL.Query()), rows, sources)
 	s.showPage(w, r, http.StatusOK, &page{
-		Template: "overview", Title: "Cleaners", Current: "/", Events: "/events?since=" + strconv.FormatInt(version, 10), Content: content,
+		Template: "overview", Title: "Cleaners", Current: "/", Events: "/events?" + url.Values{"since": {version}}.Encode(), Content: content,
 	})
 }

@@ -174,7 +174,7 @@ func TestState(t *testing.T) {
 	got := s.page(http.StatusOK, "/cleaners/team/preview")
 	wants(t, got,
 		"Rule old: 2 items wait.", `<time datetime="2026-01-01T13:30:00Z">2026-01-01 14:30:00 CET</time> <span class="away muted">in 90m</span>`, "1,234 actions", "2 actions", "delete", "a.configmaps/v1",
-		"ConfigMap with labels app=web", "Times are in CET (UTC&#43;01:00).", `action="/cleaners/team/preview/suspend"`, `data-events="/events?name=preview&amp;namespace=team&amp;since=7"`)
+		"ConfigMap with labels app=web", "Times are in CET (UTC&#43;01:00).", `action="/cleaners/team/preview/suspend"`, `data-events="/events?name=preview&amp;namespace=team&amp;since=`+s.fleet.id+`.7"`)
 	if strings.Contains(got, "earlier generation") || strings.Contains(got, "/resume") {
 		t.Error("it is up to date, and not suspended")
 	}

@@ -79,13 +79,13 @@ type Server struct {
 	guard   *guard
 	pages   *pages
 	fleet   *fleet
-	streams chan struct{}
+	streams streams
 	turns   chan struct{}
 }
 
 // NewServer returns a server, and the address to open. The address works once.
 func NewServer(o Options) (s *Server, address string, err error) {
-	s = &Server{Options: o, viewer: viewer{o.Clock, o.Zone}, fleet: newFleet(), streams: make(chan struct{}, maxStreams), turns: make(chan struct{}, maxComputing)}
+	s = &Server{Options: o, viewer: viewer{o.Clock, o.Zone}, fleet: newFleet(), turns: make(chan struct{}, maxComputing)}
 	if s.guard, err = newGuard(o.Port); err != nil {
 		return nil, "", err
 	}

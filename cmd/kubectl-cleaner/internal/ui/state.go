@@ -284,6 +284,6 @@ func (s *Server) showState(w http.ResponseWriter, r *http.Request) {
 	}
 	content := s.viewer.makeState(owner)
 	s.showPage(w, r, http.StatusOK, &page{
-		Template: "state", Title: content.DisplayName(), Current: "/", Notice: describeNotice(r.URL.Query().Get("said"), owner), Events: eventsOf(content.Name, content.Version), Content: content,
+		Template: "state", Title: content.DisplayName(), Current: "/", Notice: describeNotice(r.URL.Query().Get("said"), owner), Events: s.fleet.eventsOf(content.Name, content.Version), Content: content,
 	})
 }

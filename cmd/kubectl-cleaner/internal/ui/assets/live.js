@@ -53,9 +53,18 @@
   const connect = () => {
     if (stream || !address || document.hidden) return;
     stream = new EventSource(address);
-    stream.addEventListener("open", () => tell("Live", true));
+    stream.addEventListener("live", (event) => {
+      if (event.data === "true") tell("Live", true);
+      else tell("Not live: reload the page to see changes.", false);
+    });
     stream.addEventListener("change", refresh);
-    stream.addEventListener("error", () => tell("Not connected: kubectl cleaner ui has ended, or is busy.", false));
+    stream.addEventListener("error", (event) => {
+      tell("Not connected: kubectl cleaner ui has ended, or is busy.", false);
+      // Browsers connect again after a connection ends, but not after an answer that is no stream.
+      if (event.target.readyState !== EventSource.CLOSED) return;
+      stream = null;
+      setTimeout(connect, 10000);
+    });
   };
 
   // Browsers allow few connections: pages that are not looked at need none.
