@@ -5,9 +5,11 @@ package ui
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -347,6 +349,111 @@ func TestBounds(t *testing.T) {
 	if !errors.Is(err, errTakesTooLong) || len(s.turns) > 0 {
 		t.Errorf("without time: %v, %d turns are taken", err, len(s.turns))
 	}
+}
+
+// Strangers hold no connection: they get an answer at once, whatever body they announce, and the connection ends. A request of the user whose body
+// does not arrive ends too, and streams go on.
+func TestHeldConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &commands{}, object(t, preview))
+		s.Clock = clock.RealClock{} // the one of this test
+		pipes := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, pipes) }()
+		send := func(request string) (read func() string) {
+			ours, theirs := net.Pipe()
+			pipes.conns <- theirs
+			var got bytes.Buffer
+			ended := make(chan struct{})
+			go func() { defer close(ended); _, _ = got.ReadFrom(ours) }()
+			go func() { _, _ = ours.Write([]byte(request)) }()
+			return func() string {
+				<-ended
+				return got.String()
+			}
+		}
+		const host = "Host: 127.0.0.1:4711\r\n"
+		cookie := "Cookie: " + s.cookie.Name + "=" + s.cookie.Value + "\r\n"
+		stream := send("GET /events HTTP/1.1\r\n" + host + cookie + "\r\n")
+		for name, tc := range map[string]struct {
+			request, want string
+			most          time.Duration
+		}{
+			"Stranger":            {"GET / HTTP/1.1\r\n" + host + "\r\n", "HTTP/1.1 401 Unauthorized", time.Second},
+			"StrangerWithBody":    {"POST / HTTP/1.1\r\n" + host + "Content-Length: 1000\r\n\r\n", "HTTP/1.1 401 Unauthorized", time.Second},
+			"StrangerWithChunks":  {"POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n", "HTTP/1.1 401 Unauthorized", time.Second},
+			"StrangerOfOtherHost": {"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n", "HTTP/1.1 421 Misdirected Request", time.Second},
+			"StrangerReadsFile":   {"GET /assets/style.css HTTP/1.1\r\n" + host + "Content-Length: 1000\r\n\r\n", "HTTP/1.1 200 OK", time.Second},
+			"HalfRequest":         {"GET / HTTP/1.1\r\n", "", headerTimeout + time.Second},
+			"UserWithoutBody": {
+				"POST /cleaners/team/preview/run HTTP/1.1\r\n" + host + cookie + "Origin: http://127.0.0.1:4711\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 1000\r\n\r\n",
+				"HTTP/1.1 403 Forbidden", headerTimeout + time.Second,
+			},
+		} {
+			began := time.Now()
+			if got := send(tc.request)(); !strings.HasPrefix(got, tc.want) {
+				t.Errorf("%s: %.200q", name, got)
+			}
+			if took := time.Since(began); took > tc.most {
+				t.Errorf("%s: it takes %s", name, took)
+			}
+		}
+		<-time.After(time.Hour)
+		cancel()
+		if got := stream(); strings.Count(got, ": still here") < 100 {
+			t.Errorf("the stream ended early: %q", got)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// pipeListener accepts connections within the program.
+type pipeListener struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error { close(l.ended); return nil }
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Only so many connections are open at a time.
+func TestBoundOfConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, &commands{}, object(t, preview))
+		s.Clock = clock.RealClock{} // the one of this test
+		pipes := &pipeListener{make(chan net.Conn), make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(ctx, pipes) }()
+		for range maxConnections {
+			_, theirs := net.Pipe()
+			pipes.conns <- theirs
+		}
+		_, theirs := net.Pipe()
+		began := time.Now()
+		pipes.conns <- theirs
+		if waited := time.Since(began); waited != headerTimeout {
+			t.Errorf("one more was accepted after %s", waited)
+		}
+		<-time.After(2 * headerTimeout) // none says anything
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // The server listens on loopback alone, and ends with its context, also while pages are open.

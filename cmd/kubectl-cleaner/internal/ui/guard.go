@@ -10,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 )
 
 // loopback is where the pages are served: connections come from this machine.
@@ -21,6 +23,9 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src
 
 // csrfField is the field of forms that proves that a page of ours sent them.
 const csrfField = "csrf"
+
+// httpPort is the port of addresses that contain none.
+const httpPort = 80
 
 // guard decides which requests are answered.
 type guard struct {
@@ -40,7 +45,11 @@ func newGuard(port int) (*guard, error) {
 		*secret = rand.Text()
 	}
 	for _, host := range []string{loopback, "::1", "localhost"} {
-		g.hosts = append(g.hosts, net.JoinHostPort(host, fmt.Sprint(port)))
+		address := net.JoinHostPort(host, fmt.Sprint(port))
+		g.hosts = append(g.hosts, address)
+		if port == httpPort { // browsers leave it out
+			g.hosts = append(g.hosts, strings.TrimSuffix(address, fmt.Sprint(":", port)))
+		}
 	}
 	return g, nil
 }
@@ -49,13 +58,15 @@ func newGuard(port int) (*guard, error) {
 func (g *guard) protect(s *Server, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setHeaders(w.Header())
+		known := g.hasSession(r)
+		boundConnection(w, r, s.Clock.Now(), known)
 		switch {
 		case !slices.Contains(g.hosts, r.Host):
 			// A name that was made to point to this machine is another site for the browser, and its scripts may read what it gets.
 			http.Error(w, "This host name is not served.", http.StatusMisdirectedRequest)
 		case s.pages.serveAsset(w, r):
 		case g.takeToken(w, r):
-		case !g.hasSession(r):
+		case !known:
 			s.showPage(w, r, http.StatusUnauthorized, &page{Template: "problem", Title: "Open the address that the command printed", Stranger: true, Content: &problem{
 				Title:   "Open the address that the command printed",
 				Message: "These pages are for the user who started kubectl cleaner ui. The address that it printed works once, in one browser. For another browser, start the command again.",
@@ -74,6 +85,22 @@ func (g *guard) protect(s *Server, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// boundConnection bounds how long a request takes to arrive. Strangers get an answer, and the connection ends: no body of theirs is read.
+func boundConnection(w http.ResponseWriter, r *http.Request, now time.Time, known bool) {
+	out := http.NewResponseController(w) // a recorder of tests has no deadlines
+	if !known {
+		w.Header().Set("Connection", "close")
+		_ = out.SetWriteDeadline(now.Add(headerTimeout))
+	}
+	switch {
+	case r.ContentLength == 0: // a deadline would end streams
+	case known:
+		_ = out.SetReadDeadline(now.Add(headerTimeout))
+	default:
+		_ = out.SetReadDeadline(now)
+	}
 }
 
 // setHeaders sets the headers of all responses: nothing is stored, framed, or told to others.
@@ -119,7 +146,11 @@ func (g *guard) isOwnForm(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	return r.ParseForm() == nil && isEqual(r.PostForm.Get(csrfField), g.csrf)
+	if r.ParseForm() != nil {
+		return false
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // it has arrived; a recorder of tests has no deadlines
+	return isEqual(r.PostForm.Get(csrfField), g.csrf)
 }
 
 // isEqual compares a text with a secret, in a time that says nothing about the secret.

@@ -97,6 +97,26 @@ func TestOnlyHostsOfLoopbackAreServed(t *testing.T) {
 	}
 }
 
+// Browsers leave port 80 out of addresses, and of origins.
+func TestPortOfHTTP(t *testing.T) {
+	s := newSite(t, &commands{}, object(t, preview))
+	g, err := newGuard(80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.guard, s.cookie = g, &http.Cookie{Name: g.cookie, Value: g.session}
+	s.handler = s.newHandler()
+	for host, want := range map[string]int{"127.0.0.1": http.StatusOK, "localhost": http.StatusOK, "[::1]": http.StatusOK, "127.0.0.1:80": http.StatusOK, "rebound.example": http.StatusMisdirectedRequest} {
+		if got := s.ask(http.MethodGet, "/", nil, func(r *http.Request) { r.Host = host }); got.Code != want {
+			t.Errorf("%s: status %d", host, got.Code)
+		}
+	}
+	own := func(r *http.Request) { r.Host = "127.0.0.1"; r.Header.Set("Origin", "http://127.0.0.1") }
+	if got := s.ask(http.MethodPost, "/cleaners/team/preview/run", url.Values{csrfField: {g.csrf}}, own); got.Code != http.StatusSeeOther {
+		t.Errorf("a form: status %d", got.Code)
+	}
+}
+
 // All responses forbid what pages do not need: scripts and styles that are not ours, frames, storing, telling others where one was.
 func TestHeaders(t *testing.T) {
 	s := newSite(t, &commands{}, object(t, preview))

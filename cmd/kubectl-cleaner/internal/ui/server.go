@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
@@ -25,10 +26,12 @@ import (
 
 // The bounds of requests. The only caller is the user's browser, but anything on the machine can connect.
 const (
-	maxHeader     = 16 << 10
-	maxBody       = 4 << 10
-	maxStreams    = 32
-	maxComputing  = 2
+	maxHeader      = 16 << 10
+	maxBody        = 4 << 10
+	maxConnections = 128
+	maxStreams     = 32
+	maxComputing   = 2
+	// headerTimeout bounds how long the headers of a request take to arrive, and again its body.
 	headerTimeout = 10 * time.Second
 	writeTimeout  = 3 * time.Minute
 	idleTimeout   = 2 * time.Minute
@@ -130,7 +133,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer stop()
 		ended <- server.Shutdown(grace)
 	}()
-	err := server.Serve(l)
+	err := server.Serve(netutil.LimitListener(l, maxConnections))
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 		<-ended // an answer that takes longer is cut off
