@@ -21,7 +21,6 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/ui"
-	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
 const (
@@ -118,7 +117,7 @@ func (c *uiCommands) newPlanCommand() planCommand {
 }
 
 // MakePlan plans a Cleaner of the cluster, as `plan` does.
-func (c *uiCommands) MakePlan(ctx context.Context, u *unstructured.Unstructured) (*planjson.Plan, error) {
+func (c *uiCommands) MakePlan(ctx context.Context, u *unstructured.Unstructured) (*ui.Plan, error) {
 	f := forecastCommand{planCommand: c.newPlanCommand()}
 	f.flags.counts = true
 	times, err := f.flags.parseTimes(f.clock.Now())
@@ -137,7 +136,7 @@ func (c *uiCommands) MakePlan(ctx context.Context, u *unstructured.Unstructured)
 	if err != nil {
 		return nil, err
 	}
-	return view.writePlan(), ctx.Err()
+	return &ui.Plan{Plan: view.writePlan(), Message: view.plan.Message, DryRun: stored.Work.Mode == v1alpha1.ModeDryRun}, ctx.Err()
 }
 
 // PrepareForecast reads what all forecasts need, and returns what predicts a Cleaner of the cluster, as `forecast` does.

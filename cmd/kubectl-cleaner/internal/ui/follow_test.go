@@ -329,25 +329,52 @@ func TestBoundOfStreams(t *testing.T) {
 	}
 }
 
-// Only so much is computed at a time.
-func TestBounds(t *testing.T) {
-	s := newSite(t, &commands{}, object(t, preview))
-	for range maxComputing {
-		s.turns <- struct{}{}
+// Only so much is computed at a time. A page gets an answer when its time is over, also if what it waits for does not end; and pages that have left
+// keep no others waiting, until too much has not ended.
+func TestTurns(t *testing.T) {
+	all := newTurns()
+	release := make(chan struct{})
+	hang := func(context.Context) (string, error) { <-release; return "late", nil }
+	for i := range maxRunning {
+		ctx, cancel := context.WithCancel(t.Context())
+		limit := time.Hour
+		if i%2 == 0 {
+			limit = time.Millisecond
+		} else {
+			cancel()
+		}
+		if _, err := takeTurn(ctx, all, limit, hang); i%2 == 0 && !errors.Is(err, errTakesTooLong) || i%2 == 1 && !errors.Is(err, context.Canceled) {
+			t.Errorf("what does not end: %v", err)
+		}
+		cancel()
+		if len(all.asked) != 0 {
+			t.Fatalf("%d turns are taken after the page has left", len(all.asked))
+		}
 	}
-	err := s.takeTurn(t.Context(), time.Nanosecond, func(context.Context) error { return errors.New("it was done") })
-	if !errors.Is(err, errTakesTooLong) {
+	for range maxRunning - len(all.running) { // a page that has left before it had its turn
+		all.running <- struct{}{}
+	}
+	if _, err := takeTurn(t.Context(), all, time.Millisecond, func(context.Context) (string, error) { return "", errors.New("it was done") }); !errors.Is(err, errTakesTooLong) {
+		t.Errorf("too much runs: %v", err)
+	}
+	close(release)
+	eventually(t, "what ran has ended", func() bool { return len(all.running) < maxRunning })
+	if is, err := takeTurn(t.Context(), all, time.Hour, hang); is != "late" || err != nil {
+		t.Errorf("with room: %q, %v", is, err)
+	}
+	for range maxComputing {
+		all.asked <- struct{}{}
+	}
+	if _, err := takeTurn(t.Context(), all, time.Nanosecond, hang); !errors.Is(err, errTakesTooLong) {
 		t.Errorf("without a turn: %v", err)
 	}
-	for range maxComputing {
-		<-s.turns
-	}
-	err = s.takeTurn(t.Context(), time.Nanosecond, func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	if !errors.Is(err, errTakesTooLong) || len(s.turns) > 0 {
-		t.Errorf("without time: %v, %d turns are taken", err, len(s.turns))
+}
+
+// A panic of a computation fails its page alone.
+func TestPanicOfComputation(t *testing.T) {
+	_, err := takeTurn(t.Context(), newTurns(), time.Hour, func(context.Context) (string, error) { panic("at the disco") })
+	if err == nil || !strings.Contains(err.Error(), "at the disco") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

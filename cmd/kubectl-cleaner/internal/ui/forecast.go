@@ -68,7 +68,9 @@ func (s *Server) showForecast(w http.ResponseWriter, r *http.Request) {
 	if content.Asked = length > 0; !content.Asked {
 		content.Ahead, _ = listAhead("7d", "7d")
 	} else {
-		s.predict(r.Context(), content, length, func(ctx context.Context) []*unstructured.Unstructured { return s.readMatching(ctx, content) })
+		s.predict(r.Context(), content, length, func(ctx context.Context, out *prediction) []*unstructured.Unstructured {
+			return s.readMatching(ctx, f, out)
+		})
 	}
 	s.showPage(w, r, http.StatusOK, &page{Template: "forecast", Title: "Forecast", Current: "/forecast", UTC: true, Content: content})
 }
@@ -83,74 +85,112 @@ func (s *Server) showForecastOfOne(w http.ResponseWriter, r *http.Request) {
 	content := &forecastPage{One: true, subject: &subject, Asked: true, Action: subject.Path() + "/forecast"}
 	var length time.Duration
 	content.Ahead, length = listAhead(r.URL.Query().Get("until"), "7d")
-	s.predict(r.Context(), content, length, func(context.Context) []*unstructured.Unstructured { return []*unstructured.Unstructured{u} })
+	s.predict(r.Context(), content, length, func(context.Context, *prediction) []*unstructured.Unstructured {
+		return []*unstructured.Unstructured{u}
+	})
 	s.showPage(w, r, http.StatusOK, &page{Template: "forecast", Title: subject.DisplayName() + ": forecast", Current: "/", UTC: true, Content: content})
 }
 
 // readMatching reads the Cleaners of the filter, as many as a forecast is made for.
-func (s *Server) readMatching(ctx context.Context, content *forecastPage) []*unstructured.Unstructured {
+func (s *Server) readMatching(ctx context.Context, f filter, out *prediction) []*unstructured.Unstructured {
 	rows, _, _ := s.fleet.listRows()
 	var found []*summary
 	for _, r := range rows {
-		if content.Filter.matchesText(r) {
+		if f.matchesText(r) {
 			found = append(found, r)
 		}
 	}
 	if n := len(found) - maxPredicted; n > 0 {
-		content.Problems = append(content.Problems, fmt.Sprintf("%s are not in the forecast, which is for %d at most: choose a namespace or a text.", countOf(n, "more Cleaner"), maxPredicted))
+		out.addProblem("%s are not in the forecast, which is for %d at most: choose a namespace or a text.", countOf(n, "more Cleaner"), maxPredicted)
 		found = found[:maxPredicted]
 	}
-	var out []*unstructured.Unstructured
+	var all []*unstructured.Unstructured
 	for _, r := range found {
 		u, err := s.getCleaner(ctx, r.Name)
 		if err != nil {
-			content.Problems = append(content.Problems, "Cannot read "+r.Kind()+" "+showLine(r.DisplayName())+": "+describeError(err))
+			out.addProblem("Cannot read %s %s: %s", r.Kind(), showLine(r.DisplayName()), describeError(err))
 			continue
 		}
-		out = append(out, u)
+		all = append(all, u)
 	}
-	return out
+	return all
+}
+
+// prediction is a forecast that is drawn.
+type prediction struct {
+	problems []string
+	figure   template.HTML
+}
+
+// addProblem adds what the forecast does not contain, and why.
+func (p *prediction) addProblem(format string, values ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, values...))
 }
 
 // predict makes the forecast, and draws what of it was ready in time.
-func (s *Server) predict(ctx context.Context, content *forecastPage, length time.Duration, read func(context.Context) []*unstructured.Unstructured) {
+func (s *Server) predict(ctx context.Context, content *forecastPage, length time.Duration, read func(context.Context, *prediction) []*unstructured.Unstructured) {
 	now := s.Clock.Now().UTC().Truncate(time.Second)
-	d := forecast.NewDocument(now, now.Add(length))
-	err := s.takeTurn(ctx, forecastTimeout, func(ctx context.Context) error {
-		predict, err := s.Commands.PrepareForecast(ctx)
-		if err != nil {
-			return err
+	made, err := takeTurn(ctx, s.turns, forecastTimeout, func(ctx context.Context) (*prediction, error) {
+		d, out := forecast.NewDocument(now, now.Add(length)), &prediction{}
+		if err := fillForecast(ctx, s.Commands, d, out, read); err != nil {
+			return nil, err
 		}
-		all := read(ctx)
-		left := len(all)
-		for _, u := range all {
-			if ctx.Err() != nil {
-				break
-			}
-			left--
-			if err := predict(ctx, d, u); err != nil {
-				name := Name{u.GetNamespace(), u.GetName()}
-				content.Problems = append(content.Problems, "Cannot predict "+name.Kind()+" "+showLine(name.DisplayName())+": "+describeError(err))
-			}
-		}
-		if left > 0 {
-			content.Problems = append(content.Problems, fmt.Sprintf("%s could not be predicted in time: choose a namespace or a text.", countOf(left, "Cleaner")))
-		}
-		return nil
+		out.draw(d)
+		return out, nil
 	})
 	if err != nil {
-		content.Problems = append(content.Problems, describeError(err))
+		content.Problems = []string{describeError(err)}
+		return
 	}
+	content.Problems, content.Figure = made.problems, made.figure
 	if n := len(content.Problems) - maxRows; n > 0 {
 		content.Problems = append(content.Problems[:maxRows], groupDigits(int64(n))+" more problems are not shown.")
 	}
+}
+
+// fillForecast predicts each Cleaner, until the time is over.
+func fillForecast(ctx context.Context, commands Commands, d *forecast.Document, out *prediction, read func(context.Context, *prediction) []*unstructured.Unstructured) error {
+	predict, err := commands.PrepareForecast(ctx)
+	if err != nil {
+		return err
+	}
+	all := read(ctx, out)
+	left := len(all)
+	for _, u := range all {
+		if ctx.Err() != nil {
+			break
+		}
+		left--
+		if err := predict(ctx, d, u); err != nil {
+			name := Name{u.GetNamespace(), u.GetName()}
+			out.addProblem("Cannot predict %s %s: %s", name.Kind(), showLine(name.DisplayName()), describeError(err))
+		}
+	}
+	if left > 0 {
+		out.addProblem("%s could not be predicted in time: choose a namespace or a text.", countOf(left, "Cleaner"))
+	}
+	return nil
+}
+
+// draw draws a forecast. What the figure lists of it is bounded, and the warnings of its Cleaners here.
+func (p *prediction) draw(d *forecast.Document) {
 	if len(d.Cleaners) == 0 {
 		return
 	}
+	room, left := maxRows, 0
+	for i := range d.Cleaners {
+		c := &d.Cleaners[i]
+		shown := min(len(c.Warnings), room)
+		room, left = room-shown, left+len(c.Warnings)-shown
+		c.Warnings = c.Warnings[:shown]
+	}
+	if left > 0 {
+		p.addProblem("%s are not shown: see kubectl cleaner forecast.", countOf(left, "more warning"))
+	}
 	var figure strings.Builder
 	if err := timeline.WriteFigure(&figure, d); err != nil {
-		content.Problems = append(content.Problems, describeError(err))
+		p.addProblem("%s", describeError(err))
 		return
 	}
-	content.Figure = template.HTML(figure.String()) //nolint:gosec // html/template has written and escaped it
+	p.figure = template.HTML(figure.String()) //nolint:gosec // html/template has written and escaped it
 }

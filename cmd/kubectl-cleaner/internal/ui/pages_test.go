@@ -207,6 +207,8 @@ func TestPlan(t *testing.T) {
 	if strings.Contains(got, "Spared") || strings.Contains(got, "data-events") {
 		t.Error("a step that leaves nothing out is shown, or the plan is made anew by itself")
 	}
+	c.dryRun, c.message = true, "All <conditions> are true."
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It would take no steps, because its mode is DryRun: otherwise 600 steps now", "All &lt;conditions&gt; are true.")
 	c.err = errors.New(`you are not allowed to list pods`)
 	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "No plan can be made", "you are not allowed to list pods")
 }
@@ -256,5 +258,22 @@ func TestLargeForecast(t *testing.T) {
 	wants(t, got, "100000 steps of 20 Cleaners", "98000 more steps are not in the table")
 	if len(got) > 2<<20 {
 		t.Errorf("the page has %d bytes", len(got))
+	}
+}
+
+// The warnings of a forecast are bounded, whatever its Cleaners warn of.
+func TestWarningsOfForecast(t *testing.T) {
+	c := &commands{}
+	for i := range 30 {
+		of := forecast.Cleaner{Kind: "Cleaner", Cleaner: fmt.Sprint("team/c", i), Until: planjson.Moment{Time: begin.Add(time.Hour)}}
+		for range 100 {
+			of.Warnings = append(of.Warnings, "a warning")
+		}
+		c.predicts = append(c.predicts, of)
+	}
+	got := newSite(t, c, object(t, preview)).page(http.StatusOK, "/forecast?until=7d")
+	wants(t, got, "2,800 more warnings are not shown")
+	if n := strings.Count(got, "a warning"); n != maxRows {
+		t.Errorf("%d warnings are shown", n)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
@@ -25,16 +24,18 @@ type planPage struct {
 
 // planView is a plan to show.
 type planView struct {
-	Verdict, Reason, Count string
-	At, Next               *moment
-	Warnings               []string
-	Conditions             []outcome
-	Funnels                []funnel
-	Steps                  []stepRow
-	Withheld               []stepRow
-	Pending                []pendingRow
-	Errors                 []errorRow
-	Shadowed               []string
+	Verdict, Reason, Message, Count string
+	// DryRun says that the steps would not be carried out.
+	DryRun     bool
+	At, Next   *moment
+	Warnings   []string
+	Conditions []outcome
+	Funnels    []funnel
+	Steps      []stepRow
+	Withheld   []stepRow
+	Pending    []pendingRow
+	Errors     []errorRow
+	Shadowed   []string
 	// More says what is not shown of each table.
 	MoreSteps, MoreWithheld, MorePending, MoreErrors string
 }
@@ -54,8 +55,11 @@ type stage struct {
 }
 
 // makePlan lays out a plan.
-func (v viewer) makePlan(p *planjson.Plan) *planView {
-	out := &planView{Verdict: showLine(string(p.Verdict)), Reason: showLine(p.Reason), Count: countOf(len(p.Steps), "step"), At: v.showTime(p.At.Time), Next: v.showTime(p.Next.Time)}
+func (v viewer) makePlan(p *Plan) *planView {
+	out := &planView{
+		Verdict: showLine(string(p.Verdict)), Reason: showLine(p.Reason), Message: shorten(p.Message, maxText), Count: countOf(len(p.Steps), "step"), DryRun: p.DryRun,
+		At: v.showTime(p.At.Time), Next: v.showTime(p.Next.Time),
+	}
 	for _, w := range p.Warnings[:min(len(p.Warnings), maxRows)] {
 		out.Warnings = append(out.Warnings, shorten(w, maxText))
 	}
@@ -162,12 +166,13 @@ func (s *Server) showPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	content := &planPage{subject: s.viewer.makeSubject(owner, "/plan"), HasFor: hasFor(owner.Work())}
-	err := s.takeTurn(r.Context(), planTimeout, func(ctx context.Context) error {
+	var err error
+	content.Plan, err = takeTurn(r.Context(), s.turns, planTimeout, func(ctx context.Context) (*planView, error) {
 		p, err := s.Commands.MakePlan(ctx, u)
-		if err == nil {
-			content.Plan = s.viewer.makePlan(p)
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return s.viewer.makePlan(p), nil
 	})
 	if err != nil {
 		content.Problem = describeError(err)
@@ -184,21 +189,4 @@ func hasFor(work *v1alpha1.Work) bool {
 		}
 	}
 	return false
-}
-
-// takeTurn does something that takes processor time and reads much, within bounds: few at a time, and each for a limited time.
-func (s *Server) takeTurn(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTakesTooLong)
-	defer cancel()
-	select {
-	case s.turns <- struct{}{}:
-		defer func() { <-s.turns }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	err := do(ctx)
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }

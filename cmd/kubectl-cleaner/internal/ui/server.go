@@ -31,6 +31,7 @@ const (
 	maxConnections = 128
 	maxStreams     = 32
 	maxComputing   = 2
+	maxRunning     = 4 * maxComputing
 	// headerTimeout bounds how long the headers of a request take to arrive, and again its body.
 	headerTimeout = 10 * time.Second
 	writeTimeout  = 3 * time.Minute
@@ -48,13 +49,22 @@ type Name struct{ Namespace, Name string }
 // Commands are the commands of kubectl cleaner that pages call. They act with the user's rights.
 type Commands interface {
 	// MakePlan makes the plan of a stored Cleaner, with the counts of its rules. It changes nothing.
-	MakePlan(context.Context, *unstructured.Unstructured) (*planjson.Plan, error)
+	MakePlan(context.Context, *unstructured.Unstructured) (*Plan, error)
 	// PrepareForecast returns what predicts stored Cleaners. It changes nothing.
 	PrepareForecast(context.Context) (Predict, error)
 	// SetSuspend suspends a Cleaner, or resumes it.
 	SetSuspend(ctx context.Context, of Name, suspend bool) error
 	// RequestEvaluation has the operator evaluate a Cleaner now.
 	RequestEvaluation(context.Context, Name) error
+}
+
+// Plan is a plan, and what `kubectl cleaner plan` prints beside it.
+type Plan struct {
+	*planjson.Plan
+	// Message says why the plan is as it is.
+	Message string
+	// DryRun says that the operator would not carry the steps out.
+	DryRun bool
 }
 
 // Predict adds what a stored Cleaner will do to a forecast. It changes nothing.
@@ -83,12 +93,12 @@ type Server struct {
 	pages   *pages
 	fleet   *fleet
 	streams streams
-	turns   chan struct{}
+	turns   turns
 }
 
 // NewServer returns a server, and the address to open. The address works once.
 func NewServer(o Options) (s *Server, address string, err error) {
-	s = &Server{Options: o, viewer: viewer{o.Clock, o.Zone}, fleet: newFleet(), turns: make(chan struct{}, maxComputing)}
+	s = &Server{Options: o, viewer: viewer{o.Clock, o.Zone}, fleet: newFleet(), turns: newTurns()}
 	if s.guard, err = newGuard(o.Port); err != nil {
 		return nil, "", err
 	}

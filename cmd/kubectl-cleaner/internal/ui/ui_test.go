@@ -30,14 +30,16 @@ var begin = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // commands records what pages ask for.
 type commands struct {
 	plan     *planjson.Plan
+	message  string
+	dryRun   bool
 	predicts []forecast.Cleaner
 	err      error
 	asked    []string
 }
 
-func (c *commands) MakePlan(_ context.Context, u *unstructured.Unstructured) (*planjson.Plan, error) {
+func (c *commands) MakePlan(_ context.Context, u *unstructured.Unstructured) (*Plan, error) {
 	c.asked = append(c.asked, "plan "+u.GetName())
-	return c.plan, c.err
+	return &Plan{Plan: c.plan, Message: c.message, DryRun: c.dryRun}, c.err
 }
 
 func (c *commands) PrepareForecast(context.Context) (Predict, error) {
