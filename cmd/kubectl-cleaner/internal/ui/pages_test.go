@@ -277,3 +277,21 @@ func TestWarningsOfForecast(t *testing.T) {
 		t.Errorf("%d warnings are shown", n)
 	}
 }
+
+// A run with many counts says how many are not shown.
+func TestCountsOfRun(t *testing.T) {
+	u := object(t, preview)
+	var counts []any
+	for i := range 1024 {
+		counts = append(counts, map[string]any{"resource": fmt.Sprint("res", i), "outcome": "Done", "count": int64(2)})
+	}
+	run := map[string]any{"number": int64(3), "decides": "x", "decidedAt": "2026-01-01T11:00:00Z", "result": "Done", "counts": counts}
+	if err := unstructured.SetNestedMap(u.Object, run, "status", "run"); err != nil {
+		t.Fatal(err)
+	}
+	got := newSite(t, &commands{}, u).page(http.StatusOK, "/cleaners/team/preview")
+	wants(t, got, "824 more are not shown: see kubectl get -o yaml.")
+	if n := strings.Count(got, "<dt>res"); n != maxRows {
+		t.Errorf("%d counts are shown", n)
+	}
+}

@@ -83,6 +83,8 @@ type runView struct {
 	Title, Message string
 	Began          *moment
 	Counts         []fact
+	// More says how many counts are not shown.
+	More string
 }
 
 type actionRow struct {
@@ -228,6 +230,9 @@ func (v viewer) makeRun(r *v1alpha1.Run) *runView {
 	}
 	for _, c := range r.Counts[:min(len(r.Counts), maxRows)] {
 		out.Counts = append(out.Counts, fact{shorten(c.Resource, maxText), groupDigits(c.Count) + " " + showLine(string(c.Outcome))})
+	}
+	if n := len(r.Counts) - maxRows; n > 0 {
+		out.More = groupDigits(int64(n)) + " more are not shown: see kubectl get -o yaml."
 	}
 	return out
 }
