@@ -43,17 +43,27 @@ func (v viewer) showTimeIn(at time.Time, zone *time.Location) *moment {
 	return m
 }
 
-// describeZone names a time zone.
+// describeZone names a time zone: with summer time, both names that its times have.
 func (v viewer) describeZone(zone *time.Location) string {
-	name, offset := v.clock.Now().In(zone).Zone()
+	now := v.clock.Now().In(zone)
+	text := describeOffset(now)
+	if other := describeOffset(now.AddDate(0, 6, 0)); other != text {
+		text += " or " + other
+	}
+	return text
+}
+
+// describeOffset names the time zone of a time as it is then.
+func describeOffset(at time.Time) string {
+	name, offset := at.Zone()
+	if name == "UTC" {
+		return name
+	}
 	sign := "+"
 	if offset < 0 {
 		sign, offset = "−", -offset
 	}
 	utc := fmt.Sprintf("UTC%s%02d:%02d", sign, offset/3600, offset%3600/60)
-	if offset == 0 {
-		return "UTC"
-	}
 	if strings.ContainsAny(name, "+-0123456789") {
 		return utc
 	}

@@ -295,3 +295,19 @@ func TestCountsOfRun(t *testing.T) {
 		t.Errorf("%d counts are shown", n)
 	}
 }
+
+// The page names the time zones that its times have, also those of another season.
+func TestZones(t *testing.T) {
+	for name, want := range map[string]string{
+		"UTC": "UTC", "Europe/London": "GMT (UTC+00:00) or BST (UTC+01:00)", "America/New_York": "EST (UTC−05:00) or EDT (UTC−04:00)", "Asia/Tokyo": "JST (UTC+09:00)", "America/Sao_Paulo": "UTC−03:00",
+	} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSite(t, &commands{})
+		if got := (viewer{s.Clock, zone}).describeZone(zone); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
