@@ -130,11 +130,12 @@ func cutText(text string) string {
 // scrollLines says when the terminal scrolls to where, and how long it all takes.
 func scrollLines(lines []line) (steps []step, total time.Duration) {
 	moments := make([]time.Duration, len(lines))
-	for i := range lines {
+	before := lines[0].at
+	for i, l := range lines {
 		if i > 0 {
-			total += min(max(lines[i].at-lines[i-1].at, shortestPause), longestPause)
+			total += min(max(l.at-before, shortestPause), longestPause)
 		}
-		moments[i] = total
+		moments[i], before = total, l.at
 	}
 	total += lastPause
 	for i, at := range moments {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -68,7 +69,7 @@ func TestRecord(t *testing.T) {
 	text := ""
 	for d := xml.NewDecoder(strings.NewReader(out.String())); ; {
 		token, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

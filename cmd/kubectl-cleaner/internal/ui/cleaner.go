@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -31,7 +31,7 @@ var errInvalidName = errors.New("no Cleaner can have this name")
 // checkName refuses names that an address of the API server cannot contain.
 func checkName(of Name) error {
 	for _, part := range []string{of.Namespace, of.Name} {
-		if wrong := pathvalidation.IsValidPathSegmentName(part); len(wrong) > 0 {
+		if wrong := content.IsPathSegmentName(part); len(wrong) > 0 {
 			return &RefusedError{fmt.Errorf("%w: it %s", errInvalidName, strings.Join(wrong, ", "))}
 		}
 	}

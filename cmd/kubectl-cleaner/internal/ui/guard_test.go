@@ -104,7 +104,7 @@ func TestPortOfHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.guard, s.cookie = g, &http.Cookie{Name: g.cookie, Value: g.session}
+	s.guard, s.cookie = g, &http.Cookie{Name: g.cookie, Value: g.session} //nolint:gosec // it is a request that has it
 	s.handler = s.newHandler()
 	for host, want := range map[string]int{"127.0.0.1": http.StatusOK, "localhost": http.StatusOK, "[::1]": http.StatusOK, "127.0.0.1:80": http.StatusOK, "rebound.example": http.StatusMisdirectedRequest} {
 		if got := s.ask(http.MethodGet, "/", nil, func(r *http.Request) { r.Host = host }); got.Code != want {
