@@ -126,7 +126,7 @@ func TestCommandLineMistakes(t *testing.T) {
 		"uninstall":       `error: "uninstall" is not a command` + "\n",
 		"explain":         "error: name a Cleaner, such as 'kubectl cleaner explain NAME -n NAMESPACE'",
 		"run":             "error: name a Cleaner, such as 'kubectl cleaner run NAME -n NAMESPACE' or 'kubectl cleaner run clustercleaner/NAME'; 'kubectl cleaner list -A' lists them",
-		"explain a b":     "accepts 1 arg(s), received 2",
+		"explain a b":     "accepts at most 1 arg(s), received 2",
 		"ui --port 70000": "--port 70000 is not a port: write a number from 0 to 65535",
 		"list -o wide":    "-o wide is not an output format: write table, yaml or json",
 		"list something":  "unknown command",

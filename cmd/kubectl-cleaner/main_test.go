@@ -6,8 +6,10 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,7 +25,10 @@ func TestMain(m *testing.M) {
 		if now, err := time.Parse(time.RFC3339, os.Getenv("NOW")); err == nil {
 			c = clocktesting.NewFakePassiveClock(now)
 		}
-		os.Exit(run(context.Background(), c, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) // as main does
+		code := run(ctx, c, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
 	}})
 }
 

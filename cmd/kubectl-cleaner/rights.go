@@ -217,6 +217,9 @@ type accountReview struct {
 
 // findLacks says which rights the account of a Cleaner lacks; empty if it lacks none.
 func (a *accountReview) findLacks(ctx context.Context, c *manifests.Cleaner, served []validation.ServedKind) (string, error) {
+	if len(served) < len(c.Work.Targets) {
+		return "", errors.New("it is not known which kinds the API server serves")
+	}
 	if err := (&planCommand{cluster: a.cluster}).setDefaultNamespace(c); err != nil {
 		return "", err
 	}
