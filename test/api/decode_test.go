@@ -153,6 +153,7 @@ lastEvaluation:
   withheld: [{object: a, because: a}]
 lastScheduleTime: "2026-01-02T03:04:05Z"
 pending: [{rule: a, key: a, until: "2026-01-02T03:04:05Z"}]
+ruleCounts: [{rule: a, items: 9, matched: 8, kept: 1, spared: 1, waiting: 1, protected: 1, shadowed: 1, deferred: 1, errors: 1, acted: 1}]
 findings: [{rule: a, count: 1, items: [a], message: a}]
 counters: {acted: 1, failed: 1}
 lastActions: [{object: a, uid: a, rule: a, action: delete, time: "2026-01-02T03:04:05Z", result: a}]

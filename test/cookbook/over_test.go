@@ -46,13 +46,12 @@ type play struct {
 // plays are the recipes that need no object to have been there for days.
 func plays() map[string]play {
 	return map[string]play{
-		"finished-taskruns": {objects: taskRuns},
-		"kube-janitor":      {objects: janitor, protected: []string{"janitor-temp"}},
-		"kyverno-ttl":       {objects: kyverno, protected: []string{"kyverno-temp"}},
-		"old-pipelineruns":  {objects: pipelineRuns()},
-		"old-replicasets":   {stage: replicaSets},
-		"old-revisions":     {objects: revisions()},
-		"stale-leases":      {objects: leases},
+		"kube-janitor":     {objects: janitor, protected: []string{"janitor-temp"}},
+		"kyverno-ttl":      {objects: kyverno, protected: []string{"kyverno-temp"}},
+		"old-pipelineruns": {objects: pipelineRuns()},
+		"old-replicasets":  {stage: replicaSets},
+		"old-revisions":    {objects: revisions()},
+		"stale-leases":     {objects: leases},
 	}
 }
 
@@ -100,31 +99,6 @@ const leases = `
 {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: new}}
 ---
 {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: cookbook-node, namespace: kube-node-lease}, spec: {holderIdentity: node, renewTime: "2020-01-01T00:00:00.000000Z"}}`
-
-const taskRuns = `
-apiVersion: tekton.dev/v1
-kind: TaskRun
-metadata: {name: go-passed}
-spec: {taskRef: {name: lint}}
-status: {completionTime: "2020-01-01T00:00:00Z", conditions: [{type: Succeeded, status: "True"}]}
----
-apiVersion: tekton.dev/v1
-kind: TaskRun
-metadata: {name: go-failed}
-spec: {taskRef: {name: lint}}
-status: {completionTime: "2020-01-01T00:00:00Z", conditions: [{type: Succeeded, status: "False"}]}
----
-apiVersion: tekton.dev/v1
-kind: TaskRun
-metadata: {name: failed-just-now}
-spec: {taskRef: {name: lint}}
-status: {completionTime: "2199-01-01T00:00:00Z", conditions: [{type: Succeeded, status: "False"}]}
----
-apiVersion: tekton.dev/v1
-kind: TaskRun
-metadata: {name: running}
-spec: {taskRef: {name: lint}}
-status: {conditions: [{type: Succeeded, status: Unknown}]}`
 
 // pipelineRuns are 13 of one Pipeline that have finished, of which three are beyond ten; and others.
 func pipelineRuns() string {
