@@ -170,7 +170,7 @@ func (p *play) prepare() {
 			return err
 		}
 		for _, u := range needed {
-			if err := p.objects.send(ctx, u, false, false); err != nil {
+			if err := p.objects.sendAgain(ctx, u, false, false); err != nil {
 				return fmt.Errorf("cannot apply what it needs: %w", err)
 			}
 		}
@@ -192,7 +192,7 @@ func (p *play) send() {
 			return err
 		}
 		for _, u := range later {
-			if err := p.objects.send(ctx, u, true, false); err != nil {
+			if err := p.objects.sendAgain(ctx, u, true, false); err != nil {
 				return fmt.Errorf("cannot apply what comes later: %w", err)
 			}
 		}
@@ -209,7 +209,7 @@ func (p *play) deliver(ctx context.Context, s *scene) error {
 	for i, u := range sent {
 		_, err := p.objects.at(u).Get(ctx, u.GetName(), metav1.GetOptions{})
 		s.object = u
-		s.refused = p.people[s.Sender].send(ctx, u, err == nil, s.Loose)
+		s.refused = p.people[s.Sender].sendAgain(ctx, u, err == nil, s.Loose)
 		if s.refused != nil && i < len(sent)-1 {
 			return fmt.Errorf("cannot send %s %q: %w", u.GetKind(), u.GetName(), s.refused)
 		}

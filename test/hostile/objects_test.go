@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -62,6 +63,26 @@ func (o *objects) read(ctx context.Context, namespace, kind, name string) (*unst
 		return nil, fmt.Errorf("cannot read %s %q: %w", kind, name, err)
 	}
 	return u, nil
+}
+
+// sendAgain is send, as people do it: while the webhook has no time they send it again, some times.
+func (o *objects) sendAgain(ctx context.Context, u *unstructured.Unstructured, exists, loose bool) error {
+	const tries = 4
+	var err error
+	for range tries {
+		if err = o.send(ctx, u, exists, loose); !hadNoTime(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// hadNoTime says that the webhook was called in vain, or answered that there was no time left.
+func hadNoTime(err error) bool {
+	if err == nil || !apierrors.IsServiceUnavailable(err) && !apierrors.IsInternalError(err) && !apierrors.IsTimeout(err) {
+		return false
+	}
+	return strings.Contains(err.Error(), "deadline exceeded") || strings.Contains(err.Error(), "try again")
 }
 
 // send writes an object, and its status if it has one: what is there is patched.
