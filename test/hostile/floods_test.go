@@ -137,7 +137,7 @@ func (p *play) flood() (stop func()) {
 		}
 		exists := map[string]bool{}
 		for _, u := range made {
-			if err := p.objects.send(ctx, u, false, false); err != nil {
+			if err := p.objects.sendAgain(ctx, u, false, false); err != nil {
 				p.Fatal(err)
 			}
 			exists[key(u)] = true

@@ -37,7 +37,7 @@ spec:
 		if err != nil {
 			h.play.Fatal(err)
 		}
-		if err := h.play.objects.send(h.play.ctx, made[0], false, false); err != nil {
+		if err := h.play.objects.sendAgain(h.play.ctx, made[0], false, false); err != nil {
 			h.play.Fatal(err)
 		}
 	}
