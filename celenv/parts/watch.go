@@ -68,7 +68,7 @@ func (w *watchedAttribute) Exec(f *interpreter.ExecutionFrame) ref.Val {
 func (w *watchedAttribute) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute, error) {
 	var step interpreter.Qualifier = &watchedQualifier{Qualifier: q, watcher: w.watcher}
 	if constant, ok := q.(interpreter.ConstantQualifier); ok {
-		step = &watchedConstant{ConstantQualifier: constant, watcher: w.watcher}
+		step = &watchedConstant{watchedQualifier{Qualifier: q, watcher: w.watcher}, constant.Value()}
 	}
 	_, err := w.InterpretableAttribute.AddQualifier(step)
 	return w, err
@@ -89,17 +89,10 @@ func (w *watchedQualifier) QualifyIfPresent(vars interpreter.Activation, object 
 	return value, present, w.watcher.NoteLookup(vars, w.ID(), object, err)
 }
 
+// watchedConstant is a step that is known before the evaluation, which the interpreter tells apart by its value.
 type watchedConstant struct {
-	interpreter.ConstantQualifier
-	watcher Watcher
+	watchedQualifier
+	value ref.Val
 }
 
-func (w *watchedConstant) Qualify(vars interpreter.Activation, object any) (any, error) {
-	value, err := w.ConstantQualifier.Qualify(vars, object)
-	return value, w.watcher.NoteLookup(vars, w.ID(), object, err)
-}
-
-func (w *watchedConstant) QualifyIfPresent(vars interpreter.Activation, object any, presenceOnly bool) (any, bool, error) {
-	value, present, err := w.ConstantQualifier.QualifyIfPresent(vars, object, presenceOnly)
-	return value, present, w.watcher.NoteLookup(vars, w.ID(), object, err)
-}
+func (w *watchedConstant) Value() ref.Val { return w.value }
