@@ -12,9 +12,6 @@ import (
 	"runtime"
 	"time"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -23,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -33,6 +29,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/credentials"
@@ -234,37 +231,11 @@ func registerMetrics(mgr ctrl.Manager, clocks *skew.Meter) (*metrics.Metrics, er
 	return count, errors.Join(metrics.RegisterClockSkew(ctrlmetrics.Registry, clocks.EstimateSkew), metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
 		select {
 		case <-mgr.Elected():
-			return listReadiness(context.Background(), mgr.GetClient()) //nolint:forbidigo // a scrape has no context, and a cache is read
+			return actionlog.ListReadiness(context.Background(), mgr.GetClient()) //nolint:forbidigo // a scrape has no context, and a cache is read
 		default: // another process says it
 			return nil, nil
 		}
 	}))
-}
-
-// listReadiness returns whether each Cleaner and ClusterCleaner is ready, and whether its sink accepts its event, by its status as the cache knows it.
-func listReadiness(ctx context.Context, c client.Reader) ([]metrics.Readiness, error) {
-	var out []metrics.Readiness
-	for _, list := range []client.ObjectList{&v1alpha1.CleanerList{}, &v1alpha1.ClusterCleanerList{}} {
-		if err := c.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("cannot list what is ready: %w", err)
-		}
-		if err := apimeta.EachListItem(list, func(o apiruntime.Object) error {
-			owner, ok := o.(v1alpha1.Owner)
-			if !ok {
-				return fmt.Errorf("cannot say whether a %T is ready", o)
-			}
-			known, sent := apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionReady), apimeta.FindStatusCondition(owner.State().Conditions, v1alpha1.ConditionDelivered)
-			r := metrics.Readiness{Namespace: owner.GetNamespace(), Name: owner.GetName(), Unaccepted: sent != nil && sent.Reason == v1alpha1.ReasonDeliveryFailed}
-			if known != nil {
-				r.Reason, r.Ready = known.Reason, known.Status != metav1.ConditionFalse
-			}
-			out = append(out, r)
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }
 
 // newClients returns a factory of clients, and the operator's own set.

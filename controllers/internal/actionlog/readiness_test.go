@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package actionlog
 
 import (
 	"slices"
@@ -21,7 +21,9 @@ import (
 // A sink that was not asked yet has not refused anything.
 func TestListReadiness(t *testing.T) {
 	scheme := apiruntime.NewScheme()
-	must(t, v1alpha1.AddToScheme(scheme))
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	b := fake.NewClientBuilder().WithScheme(scheme)
 	for name, status := range map[string]metav1.ConditionStatus{"false": metav1.ConditionFalse, "true": metav1.ConditionTrue, "running": metav1.ConditionUnknown} {
 		st := v1alpha1.CleanerStatus{Conditions: []metav1.Condition{
@@ -38,8 +40,10 @@ func TestListReadiness(t *testing.T) {
 		}}})
 	}
 	c := b.WithObjects(&v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}).Build()
-	got, err := listReadiness(t.Context(), c)
-	must(t, err)
+	got, err := ListReadiness(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
 	slices.SortFunc(got, func(a, b metrics.Readiness) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
@@ -52,7 +56,7 @@ func TestListReadiness(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if _, err := listReadiness(t.Context(), fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build()); err == nil {
+	if _, err := ListReadiness(t.Context(), fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build()); err == nil {
 		t.Error("a list that cannot be read is no error")
 	}
 }
