@@ -201,7 +201,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
-	for _, part := range []manager.Runnable{engine, sender, recorder, r.pool} {
+	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
 		}

@@ -250,7 +250,7 @@ func TestDifferencesAreFound(t *testing.T) {
 		"right: delete pods", "right in its namespace: update leases.coordination.k8s.io", "rights of all ClusterRoles with cleaner.vtex.dev/aggregate-to-controller=true",
 		"right: update validatingwebhookconfigurations.admissionregistration.k8s.io cleaner-webhook", "role cleaner-editor: create cleaners.cleaner.vtex.dev",
 		"role cleaner-viewer has rbac.authorization.k8s.io/aggregate-to-view=true", "pod.containers.manager.args: --leader-elect",
-		"pod.containers.manager.env.GOMEMLIMIT.value: 680MiB", "pod.containers.manager.env.GOGC.value: 400", "pod.containers.manager.livenessProbe.httpGet.path: /healthz", "pod.containers.manager.readinessProbe.",
+		"pod.containers.manager.env.GOMEMLIMIT.value: 680MiB", "pod.containers.manager.livenessProbe.httpGet.path: /healthz", "pod.containers.manager.readinessProbe.",
 		"pod.containers.manager.securityContext.readOnlyRootFilesystem: true", "pod.securityContext.runAsNonRoot: true", "pod.containers.manager.resources.limits.memory: 1Gi",
 		"replicas: 1", "kind cleaners.cleaner.vtex.dev: {", "webhook cleaners.cleaner.vtex.dev.rules.apiVersions: v1alpha", "webhook clustercleaners.cleaner.vtex.dev.failurePolicy: Fail",
 		"policy cleaner-status.variables.operator.expression: 'system:serviceaccount:' + 'cleaner-system' + ':' + 'cleaner-manager'", "policy cleaner-status.failurePolicy: Fail",
