@@ -352,3 +352,54 @@ func TestProtectionOfVerbs(t *testing.T) {
 		})
 	}
 }
+
+// TestProtectionOfReleaseRecords shows that of the records of Helm releases only superseded ones are deleted, and only for who asks for
+// records by their type: a rule over all Secrets, whose author may not know of them, deletes none.
+func TestProtectionOfReleaseRecords(t *testing.T) {
+	secrets := func(fieldSelector string) v1alpha1.ClusterTarget {
+		return v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Secret", FieldSelector: fieldSelector}}}
+	}
+	plural := secrets("")
+	plural.Reference.Kind = "SECRETS"
+	others := v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
+	record := func(labels ...string) Object {
+		return object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", "sh.helm.release.v1.web.v1", labels...)
+	}
+	superseded := record("owner=helm", "status=superseded")
+	asked := []v1alpha1.ClusterTarget{others, secrets("type=helm.sh/release.v1")}
+	for name, tc := range map[string]struct {
+		targets []v1alpha1.ClusterTarget
+		object  Object
+		want    string // a part of the reason; empty: it may be deleted
+	}{
+		"Superseded":     {asked, superseded, ""},
+		"AmongOthers":    {[]v1alpha1.ClusterTarget{secrets("metadata.name!=a,type==helm.sh/release.v1")}, superseded, ""},
+		"Deployed":       {asked, record("owner=helm", "status=deployed"), "status=superseded"},
+		"Failed":         {asked, record("owner=helm", "status=failed"), "status=superseded"},
+		"Pending":        {asked, record("owner=helm", "status=pending-upgrade"), "status=superseded"},
+		"OfAnother":      {asked, record("owner=tiller", "status=superseded"), "owner=helm"},
+		"Unlabelled":     {asked, record(), "owner=helm"},
+		"Marked":         {asked, record("owner=helm", "status=superseded", v1alpha1.ProtectKey+"=true"), "protect"},
+		"AllSecrets":     {[]v1alpha1.ClusterTarget{secrets("")}, superseded, "spec.helm"},
+		"AllSecretsToo":  {append([]v1alpha1.ClusterTarget{secrets("")}, asked...), superseded, "spec.helm"},
+		"AllInOtherWord": {append([]v1alpha1.ClusterTarget{plural}, asked...), superseded, "spec.helm"},
+		"AllButOpaque":   {[]v1alpha1.ClusterTarget{secrets("type!=Opaque")}, superseded, "spec.helm"},
+		"AllButRecords":  {[]v1alpha1.ClusterTarget{secrets("type!=helm.sh/release.v1")}, superseded, "spec.helm"},
+		"OtherType":      {[]v1alpha1.ClusterTarget{secrets("type=Opaque")}, superseded, "spec.helm"},
+		"Unreadable":     {[]v1alpha1.ClusterTarget{secrets("type")}, superseded, "spec.helm"},
+		"NoTarget":       {nil, superseded, "spec.helm"},
+		"NoSecretTarget": {[]v1alpha1.ClusterTarget{others}, superseded, "spec.helm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Protection{}.ForSpec(&v1alpha1.Work{Targets: tc.targets})
+			if got := p.ForbidsDelete(&tc.object); (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+			for _, verb := range []Verb{VerbEvict, VerbPatch, VerbRemoveFinalizer} {
+				if p.ForbidsVerb(verb, &tc.object) == "" {
+					t.Errorf("%v is allowed", verb)
+				}
+			}
+		})
+	}
+}

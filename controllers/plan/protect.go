@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/protection"
@@ -30,6 +31,8 @@ type Protection struct {
 	unnamed bool
 	// templated says that a template says what is done: its author has written it, and the one who uses it has named the account.
 	templated bool
+	// records says that all Secrets that the spec selects are records of Helm releases, and that it says so.
+	records bool
 }
 
 // maxName is how long the name of an object may be that is acted on, in bytes: a row of a run has to name it. Most kinds allow 253, and
@@ -48,16 +51,40 @@ func showName(name string) string {
 	return expr.TruncateText(name, 2*maxName)
 }
 
-// releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release.
-const releaseSecretPrefix = "sh.helm.release.v1."
+const (
+	// releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release, and releaseSecretType is its type.
+	releaseSecretPrefix = "sh.helm.release.v1."
+	releaseSecretType   = "helm.sh/release.v1"
+)
 
 // ForSpec is what is left of the protection for a spec.
 func (p Protection) ForSpec(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
-	p.unnamed, p.templated = spec.ServiceAccount == nil, spec.Declared != nil
+	p.unnamed, p.templated, p.records = spec.ServiceAccount == nil, spec.Declared != nil, selectsRecords(spec.Targets)
 	return p
+}
+
+// selectsRecords says whether targets select Secrets, and each of them those of Helm's type by name. A rule over all Secrets means no
+// records: its author may not know of them.
+func selectsRecords(targets []v1alpha1.ClusterTarget) bool {
+	selects := false
+	for i := range targets {
+		r := &targets[i].Reference
+		if r.APIGroup != "" || !strings.EqualFold(r.Kind, "secret") && !strings.EqualFold(r.Kind, "secrets") {
+			continue
+		}
+		selector, err := fields.ParseSelector(r.FieldSelector)
+		if err != nil {
+			return false
+		}
+		if exactly, found := selector.RequiresExactMatch("type"); !found || exactly != releaseSecretType {
+			return false
+		}
+		selects = true
+	}
+	return selects
 }
 
 // ForbidsDelete says why an object must not be deleted; empty if it may.
@@ -69,7 +96,7 @@ func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
 	if verb == VerbReport {
 		return ""
 	}
-	return cmp.Or(forbidsName(o.Name), p.forbidsLending(verb, o), p.forbidsObject(o), p.forbidsKind(verb, o))
+	return cmp.Or(forbidsName(o.Name), p.forbidsLending(verb, o), p.forbidsObject(o), p.forbidsRecord(verb, o), p.forbidsKind(verb, o))
 }
 
 // forbidsName says why a record has no room for a name.
@@ -110,8 +137,21 @@ func (p Protection) forbidsObject(o *Object) string {
 		return inside
 	case protection.IsNamespace(r) && (slices.Contains(p.Namespaces, o.Name) || o.Name == p.Own):
 		return fmt.Sprintf("namespace %q is protected", o.Name)
-	case r == schema.GroupResource{Resource: "secrets"} && strings.HasPrefix(o.Name, releaseSecretPrefix):
-		return "it is the record of a Helm release, which only spec.helm can remove"
+	}
+	return ""
+}
+
+// forbidsRecord says why the record of a Helm release is left alone. Helm labels a revision superseded when it has deployed a newer one:
+// until then, the revision may be the only record of what runs.
+func (p Protection) forbidsRecord(verb Verb, o *Object) string {
+	switch {
+	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, releaseSecretPrefix):
+		return ""
+	case verb != VerbDelete || !p.records:
+		return "it is the record of a Helm release: only spec.helm uninstalls a release, and only a Cleaner all of whose Secrets have fieldSelector type=" +
+			releaseSecretType + " may delete superseded revisions"
+	case o.Labels["owner"] != "helm" || o.Labels["status"] != "superseded":
+		return "it is the record of a revision of a Helm release that Helm has not labelled owner=helm and status=superseded"
 	}
 	return ""
 }

@@ -46,12 +46,13 @@ type play struct {
 // plays are the recipes that need no object to have been there for days.
 func plays() map[string]play {
 	return map[string]play{
-		"kube-janitor":     {objects: janitor, protected: []string{"janitor-temp"}},
-		"kyverno-ttl":      {objects: kyverno, protected: []string{"kyverno-temp"}},
-		"old-pipelineruns": {objects: pipelineRuns()},
-		"old-replicasets":  {stage: replicaSets},
-		"old-revisions":    {objects: revisions()},
-		"stale-leases":     {objects: leases},
+		"kube-janitor":          {objects: janitor, protected: []string{"janitor-temp"}},
+		"kyverno-ttl":           {objects: kyverno, protected: []string{"kyverno-temp"}},
+		"old-pipelineruns":      {objects: pipelineRuns()},
+		"old-release-revisions": {stage: releaseRecords},
+		"old-replicasets":       {stage: replicaSets},
+		"old-revisions":         {objects: revisions()},
+		"stale-leases":          {objects: leases},
 	}
 }
 
@@ -200,6 +201,47 @@ func replicaSets(t *testing.T, e *env) (goes, stays []client.Object) {
 	}
 	if len(goes) != 3 || len(stays) != 3 {
 		t.Fatalf("the Deployment has %d ReplicaSets to delete and %d others", len(goes), len(stays))
+	}
+	return goes, stays
+}
+
+// releaseRecords are those of eight revisions of a release, the last three of which failed: of the three oldest two go, as the third is
+// deployed. A Secret with the labels of a record is none.
+func releaseRecords(t *testing.T, e *env) (goes, stays []client.Object) {
+	t.Helper()
+	ns := namespace(t, e, "old-release-revisions")
+	const deployed, last, kept = 3, 8, 5
+	for revision := 1; revision <= last; revision++ {
+		status := "superseded"
+		switch {
+		case revision == deployed:
+			status = "deployed"
+		case revision > last-3:
+			status = "failed"
+		}
+		record := &corev1.Secret{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: fmt.Sprintf("sh.helm.release.v1.web.v%d", revision),
+				Labels: map[string]string{"owner": "helm", "name": "web", "version": fmt.Sprint(revision), "status": status},
+			},
+			Type: "helm.sh/release.v1",
+		}
+		if revision <= last-kept && revision != deployed {
+			goes = append(goes, record)
+		} else {
+			stays = append(stays, record)
+		}
+	}
+	backup := stays[0].DeepCopyObject().(*corev1.Secret)
+	backup.Name, backup.Labels["version"], backup.Labels["status"] = "backup", "1", "superseded"
+	stays = append(stays, backup)
+	for _, o := range slices.Concat(goes, stays) {
+		gvk := o.GetObjectKind().GroupVersionKind()
+		if err := e.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		o.GetObjectKind().SetGroupVersionKind(gvk) // the client empties it
 	}
 	return goes, stays
 }

@@ -120,6 +120,67 @@ func TestKilledHalfWayThroughAnUninstall(t *testing.T) {
 	}
 }
 
+// TestOldRevisionsOfAReleaseAreDeleted has a rule of the namespace keep the newest three records of a release, of which one is deployed.
+// Helm goes back to one of them, upgrades, and uninstalls, as if there had never been others.
+func TestOldRevisionsOfAReleaseAreDeleted(t *testing.T) {
+	l := parallel(t)
+	release(l, "shop", map[string]string{"note": "1"})
+	change := func(note string) {
+		t.Helper()
+		if _, err := helmtest.Upgrade(l.ctx, l.Config(), l.ns, "shop", shopChart(note)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, note := range []string{"2", "3", "4", "5"} {
+		change(note)
+	}
+	l.configMap("other", nil, nil)
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring
+  targets:
+  - {name: records, reference: {version: v1, kind: Secret, fieldSelector: type=helm.sh/release.v1}}
+  rules:
+  - name: old
+    forEach: records.items
+    when: "true"
+    groupBy: item.metadata.labels.name
+    orderBy: [{expression: int(item.metadata.labels.version)}]
+    keep: 3
+    unless: item.metadata.labels.status != "superseded"
+    actions: [{delete: {}}]`))
+	left := func(revisions ...int) {
+		t.Helper()
+		var want []string
+		for _, n := range revisions {
+			want = append(want, fmt.Sprintf("sh.helm.release.v1.shop.v%d", n))
+		}
+		l.eventually("the records of the newest three are left", func() string { return cmp.Diff(want, releaseSecrets(l)) })
+	}
+	note := func(want string) {
+		t.Helper()
+		cm := &corev1.ConfigMap{}
+		if !l.exists(cm, "shop-config") || cm.Data["note"] != want {
+			t.Errorf("the release has %v, want note %s", cm.Data, want)
+		}
+	}
+	left(3, 4, 5)
+	note("5")
+	if err := helmtest.Rollback(l.Config(), l.ns, "shop", 3); err != nil {
+		t.Fatal(err)
+	}
+	note("3")
+	left(4, 5, 6)
+	change("7")
+	note("7")
+	left(5, 6, 7)
+	if err := helmtest.Uninstall(l.Config(), l.ns, "shop", false); err != nil {
+		t.Fatal(err)
+	}
+	if s := releaseSecrets(l); len(s) > 0 || l.exists(&corev1.ConfigMap{}, "shop-config") {
+		t.Errorf("the release is there: %v", s)
+	}
+}
+
 // TestAnUninstallOfSomebodyElseIsNotFinished has somebody who may write the record of a release mark it as uninstalling after a
 // run was committed, while the operator is down. A run that has to stop is stopped, and nothing of the release goes; one whose
 // conditions still hold goes on.

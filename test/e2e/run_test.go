@@ -48,15 +48,19 @@ func proposal(l *lab, text, ttl, url string) string {
 // release installs a Helm release of a ConfigMap and a Service.
 func release(l *lab, name string, data map[string]string) {
 	l.Helper()
-	_, err := helmtest.Install(l.ctx, l.Config(), l.ns, name, helmtest.Chart{
+	if _, err := helmtest.Install(l.ctx, l.Config(), l.ns, name, shopChart(data["note"])); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// shopChart has a ConfigMap with a note, and a Service.
+func shopChart(note string) helmtest.Chart {
+	return helmtest.Chart{
 		Templates: map[string]string{
 			"config.yaml":  "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-config\"}\ndata: {note: \"{{ .Values.note }}\"}\n",
 			"service.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: \"{{ .Release.Name }}-svc\"}\nspec: {ports: [{port: 80}]}\n",
 		},
-		Values: map[string]any{"note": data["note"]},
-	})
-	if err != nil {
-		l.Fatal(err)
+		Values: map[string]any{"note": note},
 	}
 }
 

@@ -297,6 +297,37 @@ func protectedKind(group, resource string) bool {
 	}
 }
 
+// lastOf returns what a request touched, as it was written last before; nil if it touched nothing, or no write is recorded.
+func (h *history) lastOf(d *deed) *thing {
+	var last *thing
+	for i, o := range h.things[d.touched()] {
+		if !o.at.After(d.RequestReceivedTimestamp.Time) {
+			last = &h.things[d.touched()][i]
+		}
+	}
+	return last
+}
+
+// prunes says whether a request deletes the record of a superseded revision for a spec that selects Secrets by the type of records, and no
+// others. A request that touched nothing is not judged by the labels.
+func (h *history) prunes(d *deed) bool {
+	if d.verb != verbDelete || d.run == nil {
+		return false
+	}
+	asks := false
+	for _, t := range d.run.c.Work().Targets {
+		if t.Reference.APIGroup != "" || !isKind("secrets", t.Reference.Reference) {
+			continue
+		}
+		if !slices.Contains(strings.Split(t.Reference.FieldSelector, ","), "type=helm.sh/release.v1") {
+			return false
+		}
+		asks = true
+	}
+	last := h.lastOf(d)
+	return asks && (d.touched() == "" || last != nil && last.meta.Labels["owner"] == "helm" && last.meta.Labels["status"] == "superseded")
+}
+
 // protection is I6.
 func (j *judge) protection() {
 	for _, d := range j.history.deeds {
@@ -315,19 +346,13 @@ func (j *judge) protection() {
 			j.violated("I6", fmt.Sprintf("%s in the protected namespace %q", d.title(), ref.Namespace), d.lines()...)
 		case d.verb == verbDelete && protectedKind(ref.APIGroup, ref.Resource) && !d.helm && !slices.Contains(j.history.AllowedKinds, name):
 			j.violated("I6", "a DELETE of a protected kind", d.lines()...)
-		case ref.Resource == "secrets" && strings.HasPrefix(ref.Name, recordPrefix) && !d.helm:
+		case ref.Resource == "secrets" && strings.HasPrefix(ref.Name, recordPrefix) && !d.helm && !j.history.prunes(d):
 			j.violated("I6", d.title()+" of the record of a release that no run names", d.lines()...)
 		}
 		if d.touched() == "" || d.helm {
 			continue
 		}
-		var last *thing
-		for i, o := range j.history.things[d.touched()] {
-			if !o.at.After(d.RequestReceivedTimestamp.Time) {
-				last = &j.history.things[d.touched()][i]
-			}
-		}
-		if last != nil && (last.meta.Labels[v1alpha1.ProtectKey] == "true" || last.meta.Annotations[v1alpha1.ProtectKey] == "true") {
+		if last := j.history.lastOf(d); last != nil && (last.meta.Labels[v1alpha1.ProtectKey] == "true" || last.meta.Annotations[v1alpha1.ProtectKey] == "true") {
 			j.violated("I6", d.title()+" was granted of an object that carries "+v1alpha1.ProtectKey, d.lines()...)
 		}
 	}

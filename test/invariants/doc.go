@@ -35,7 +35,8 @@
 //	    from the one that was in force when the fingerprint of the Intent was logged first; an edit of a template is not
 //	    seen. Of a release, suspend and DryRun count alone.
 //	I6  Protection. No deed in protected namespaces (but by a ClusterCleaner that includes them), in the operator's own, on
-//	    cluster-scoped objects but by a ClusterCleaner, or on a release's record but by a release; no DELETE of protected
+//	    cluster-scoped objects but by a ClusterCleaner, or on a release's record but by a release, or by a DELETE of a
+//	    superseded one for a spec that asks for Secrets by that type alone; no DELETE of protected
 //	    kinds (RBAC objects of a release excepted), nor of a Cleaner but by its own run; none granted on an object that
 //	    carried cleaner.vtex.dev/protect.
 //	I7  Limits. A run is not committed with more rows than maxActions. In any limits.per, since the last line "Starting

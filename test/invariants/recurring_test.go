@@ -68,6 +68,22 @@ func (s *tale) status(change func(*v1alpha1.CleanerStatus)) {
 	s.write(us, "patch", func(o v1alpha1.Owner) { change(o.State()) })
 }
 
+// selects adds a target to the spec of a Cleaner.
+func (s *tale) selects(kind, fieldSelector string) {
+	c := s.o.(*v1alpha1.Cleaner)
+	c.Spec.Targets = append(c.Spec.Targets, v1alpha1.Target{
+		Name: fmt.Sprint("t", len(c.Spec.Targets)), Reference: v1alpha1.Reference{Version: "v1", Kind: kind, FieldSelector: fieldSelector},
+	})
+}
+
+// records is what Helm writes of a revision.
+func (s *tale) records(o target, status string) {
+	s.event(them, "update", o.group, o.resource, o.name, 200, nil, metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Name: o.name, UID: types.UID(o.uid), Labels: map[string]string{"owner": "helm", "status": status}},
+	})
+	s.Audit[len(s.Audit)-1].ObjectRef.Namespace = o.namespace
+}
+
 // target is an object that is acted on, at version 7.
 type target struct{ group, resource, namespace, name, uid string }
 
@@ -125,6 +141,9 @@ func proper(verb string, o target) any {
 
 // lists is a live read of all Pods of the namespace.
 func (s *tale) lists(code int32) { s.event(us, "list", "", "pods", "", code, nil, nil) }
+
+// records has the Cleaner ask for the records of releases.
+func records(s *tale) { s.selects("Secret", "type=helm.sh/release.v1") }
 
 // gated has the Cleaner look at all Pods before it does anything.
 func gated(s *tale) {
@@ -334,6 +353,15 @@ func TestCheckJudgesRules(t *testing.T) {
 		"ANodeThatMayBeDeleted":    {clusterwide: true, first: func(s *tale) { s.AllowedKinds = []string{"nodes"} }, then: func(s *tale) { s.does(verbDelete, node) }},
 		"ANodeIsPatchedByACleaner": {then: func(s *tale) { s.does(verbPatch, node) }, want: []string{"I2", "I6"}},
 		"ARecordOfARelease":        {then: func(s *tale) { s.does(verbPatch, record) }, want: []string{"I6"}},
+		"ASupersededRecord":        {first: records, then: func(s *tale) { s.records(record, "superseded"); s.does(verbDelete, record) }},
+		"ThatIsPatched":            {first: records, then: func(s *tale) { s.records(record, "superseded"); s.does(verbPatch, record) }, want: []string{"I6"}},
+		"ThatIsDeployed": {first: records, then: func(s *tale) {
+			s.records(record, "superseded")
+			s.records(record, "deployed")
+			s.does(verbDelete, record)
+		}, want: []string{"I6"}},
+		"NotAskedFor":       {then: func(s *tale) { s.records(record, "superseded"); s.does(verbDelete, record) }, want: []string{"I6"}},
+		"AmongOtherSecrets": {first: func(s *tale) { records(s); s.selects("Secret", "") }, then: func(s *tale) { s.records(record, "superseded"); s.does(verbDelete, record) }, want: []string{"I6"}},
 		"ProtectedPod": {then: func(s *tale) {
 			s.event(them, "patch", "", "pods", "a", 200, nil, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "uid-a", Annotations: map[string]string{v1alpha1.ProtectKey: "true"}}})
 			s.does(verbEvict, a)

@@ -53,6 +53,35 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestRowsOfReleaseRecords shows that a row of a record is refused when Helm has labelled the record otherwise since, or the spec never asked
+// for records.
+func TestRowsOfReleaseRecords(t *testing.T) {
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	records := v1alpha1.ClusterTarget{Name: "records", Delete: true}
+	records.Reference.Kind, records.Reference.FieldSelector = "Secret", "type=helm.sh/release.v1"
+	all := records
+	all.Reference.FieldSelector = "metadata.name!=x"
+	row := plan.Row{Rule: "targets.records", Ref: plan.Ref{Resource: secrets, Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u", ResourceVersion: "7"}}
+	for name, tc := range map[string]struct {
+		target v1alpha1.ClusterTarget
+		status string
+		want   string
+	}{
+		"Superseded":  {records, "superseded", ""},
+		"Deployed":    {records, "deployed", "status=superseded"},
+		"NotAskedFor": {all, "superseded", "spec.helm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{tc.target}}
+			o := &plan.Object{Ref: row.Ref, Labels: map[string]string{"owner": "helm", "status": tc.status}}
+			got := RefuseRow(plan.Owner{Namespace: "shop", Name: "c"}, spec, row, o, Belonging{Resource: secrets, Matches: true}, plan.Protection{})
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestRowsOfAClusterCleaner(t *testing.T) {
 	set := v1alpha1.ClusterTarget{Name: "set", Delete: true}
 	set.Reference.Kind, set.Reference.MatchLabels = "Pod", map[string]string{}
