@@ -121,13 +121,18 @@ func (p page) held(b block) (string, error) {
 		switch {
 		case strings.HasPrefix(b.text, "── "):
 			return "TestRecording", nil
+		case strings.HasPrefix(b.text, chartTemplate):
+			return "TestAReleaseWithItsOwnCleaner", nil
 		case drawing.MatchString(b.text) && !strings.Contains(b.text, "\n$ "):
 			return "a drawing", nil
 		}
-		return "", fmt.Errorf("is neither a recording of the demo nor a drawing: a session is a block of the language console")
+		return "", fmt.Errorf("is neither a recording of the demo, nor a template of a chart, nor a drawing: a session is a block of the language console")
 	}
 	return "", fmt.Errorf("is in the language %q, which no test runs: write console, yaml or text", b.language)
 }
+
+// chartTemplate is how the template of a Cleaner begins with which a test installs a chart: braces are no YAML.
+const chartTemplate = "apiVersion: cleaner.vtex.dev/v1alpha1\nkind: Cleaner\nmetadata:\n  name: {{ .Release.Name }}\n"
 
 // receiver is how the Go of a receiver of events begins.
 const receiver = "// Verify says "
@@ -196,6 +201,8 @@ func TestBlocksThatEscapeAreFound(t *testing.T) {
 		"values":               {block{language: "yaml", text: "replicas: 3\n"}, false},
 		"nobody's overlay":     {block{language: "yaml", text: "kind: Kustomization\n"}, false},
 		"drawing":              {block{language: "text", text: "a ──▶ b\n"}, true},
+		"template of a chart":  {block{language: "text", text: chartTemplate + "spec: {}\n"}, true},
+		"other template":       {block{language: "text", text: "kind: Pod\nmetadata: {name: {{ .Release.Name }}}\n"}, false},
 		"command as a text":    {block{language: "text", text: "$ kubectl get pods\n"}, false},
 		"other language":       {block{language: "go", text: "package main\n"}, false},
 		"no language at all":   {block{text: "kubectl get pods\n"}, false},

@@ -8,9 +8,12 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	helm "helm.sh/helm/v3/pkg/release"
@@ -178,6 +181,45 @@ func TestOldRevisionsOfAReleaseAreDeleted(t *testing.T) {
 	}
 	if s := releaseSecrets(l); len(s) > 0 || l.exists(&corev1.ConfigMap{}, "shop-config") {
 		t.Errorf("the release is there: %v", s)
+	}
+}
+
+// TestAReleaseWithItsOwnCleaner installs a chart with the template of the page. When its ttl has passed, the release is gone with all that
+// is in it, the Cleaner last.
+func TestAReleaseWithItsOwnCleaner(t *testing.T) {
+	l := parallel(t)
+	page, err := os.ReadFile("../../docs/concepts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := regexp.MustCompile("(?s)```text\n(apiVersion: cleaner[^`]*Release.Name[^`]*)```").FindSubmatch(page)
+	if template == nil {
+		t.Fatal("the page has no template of a Cleaner")
+	}
+	chart := shopChart("1")
+	chart.Templates["cleaner.yaml"], chart.Values["ttl"] = string(template[1]), "3s"
+	if _, err := helmtest.Install(l.ctx, l.Config(), l.ns, "shop", chart); err != nil {
+		t.Fatal(err)
+	}
+	made := l.cleaner("shop")
+	if made == nil {
+		t.Fatal("the Cleaner of the chart is not there")
+	}
+	l.gone("shop")
+	if s := releaseSecrets(l); len(s) > 0 || l.exists(&corev1.ConfigMap{}, "shop-config") || l.exists(&corev1.Service{}, "shop-svc") {
+		t.Errorf("a part of the release is there, and records %v", s)
+	}
+	var deleted []string
+	for _, d := range l.trail.deletes() {
+		if d.Code() < 300 {
+			deleted = append(deleted, d.ObjectRef.Resource+" "+d.ObjectRef.Name)
+			if due := made.CreationTimestamp.Add(3 * time.Second); d.RequestReceivedTimestamp.Time.Before(due) {
+				t.Errorf("%s was deleted before %s", d.ObjectRef.Name, due)
+			}
+		}
+	}
+	if len(deleted) != 4 || deleted[3] != "cleaners shop" {
+		t.Errorf("deleted were %v, want the two objects of the release, its record, and the Cleaner last", deleted)
 	}
 }
 
