@@ -54,7 +54,7 @@ func BenchmarkPlan(b *testing.B) {
 	for _, form := range []string{"json", "yaml"} {
 		b.Run(form, func(b *testing.B) {
 			objects := manyObjects(b, form)
-			clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 			for b.Loop() {
 				args := []string{"plan", "-f", "../../config/templates/podgc-orphaned/testdata/quarantine/cleaner.yaml", "--objects", objects, "--since", "2025-12-31T00:00:00Z", "-o", "json"}
 				var out strings.Builder

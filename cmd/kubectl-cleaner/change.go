@@ -188,9 +188,9 @@ func (k kubeconfig) resolveKind(kind string) (in dynamic.ResourceInterface, sing
 		if err != nil {
 			return nil, "", fmt.Errorf("cannot find the namespace of the Cleaner: %w; set it with -n", err)
 		}
-		return from.dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), "cleaner", nil
+		return from.Dynamic.Resource(gv.WithResource("cleaners")).Namespace(namespace), "cleaner", nil
 	case "clustercleaner", "clustercleaners", "ccln":
-		return from.dynamic.Resource(gv.WithResource("clustercleaners")), "clustercleaner", nil
+		return from.Dynamic.Resource(gv.WithResource("clustercleaners")), "clustercleaner", nil
 	}
 	return nil, "", nil
 }
@@ -263,7 +263,7 @@ func (m *manyCleaners) changeAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cleaners := from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners"))
+	cleaners := from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners"))
 	if !m.allNamespaces {
 		namespace, err := m.cluster.readNamespace()
 		if err != nil {
@@ -271,7 +271,7 @@ func (m *manyCleaners) changeAll(ctx context.Context) error {
 		}
 		return m.changeListed(ctx, "cleaner", cleaners.Namespace(namespace), func(string) dynamic.ResourceInterface { return cleaners.Namespace(namespace) })
 	}
-	clusterCleaners := from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners"))
+	clusterCleaners := from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners"))
 	return errors.Join(
 		m.changeListed(ctx, "clustercleaner", clusterCleaners, func(string) dynamic.ResourceInterface { return clusterCleaners }),
 		m.changeListed(ctx, "cleaner", cleaners, func(namespace string) dynamic.ResourceInterface { return cleaners.Namespace(namespace) }),

@@ -137,7 +137,7 @@ func (k kubeconfig) completeNamespace(cmd *cobra.Command, _ []string, begun stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return listNames(cmd.Context(), from.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", begun), cobra.ShellCompDirectiveNoFileComp
+	return listNames(cmd.Context(), from.Dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), "", begun), cobra.ShellCompDirectiveNoFileComp
 }
 
 // newCompletionFunc returns a function that completes names from the kubeconfig.

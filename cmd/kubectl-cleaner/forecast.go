@@ -158,13 +158,17 @@ func (f *forecastCommand) predictCleaner(ctx context.Context, d *forecast.Docume
 	if in.Decision, in.Objects, err = f.prepareDecision(ctx, c, times); err != nil {
 		return err
 	}
-	deadline := f.clock.Now().Add(f.patience)
+	deadline, name := f.clock.Now().Add(f.patience), nameOwner(c.Owner)
 	in.Until, in.IsLate = d.Until.Time, func() bool { return f.clock.Now().After(deadline) }
+	in.Decision.Progress = nil // a forecast evaluates again and again
+	in.OnMoment = func(at time.Time) {
+		f.terminal.progress.BeginStage("Predicting %s: at %s of %s", name, formatSecond(at), formatSecond(d.Until.Time))
+	}
 	predicted := forecast.Predict(ctx, in)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	predicted.Kind, predicted.Cleaner = ownerKind(c.Owner), nameOwner(c.Owner)
+	predicted.Kind, predicted.Cleaner = ownerKind(c.Owner), name
 	predicted.Warnings = append(c.FormatWarnings(), predicted.Warnings...)
 	if predicted.Warnings == nil {
 		predicted.Warnings = []string{}

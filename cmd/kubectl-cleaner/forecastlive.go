@@ -8,13 +8,10 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/pager"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/cluster"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
@@ -71,36 +68,20 @@ func (f *forecastCommand) listCleaners(ctx context.Context, args []string) ([]*u
 	if err != nil {
 		return nil, err
 	}
-	cleaners := from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners"))
+	cleaners := from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners"))
 	if !f.allNamespaces {
 		namespace, err := f.cluster.readNamespace()
 		if err != nil {
 			return nil, fmt.Errorf("cannot find the namespace: %w; set it with -n", err)
 		}
-		return listAll(ctx, cleaners.Namespace(namespace), "cleaners")
+		return cluster.ListAll(ctx, cleaners.Namespace(namespace), "cleaners")
 	}
-	all, err := listAll(ctx, from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")), "clustercleaners")
+	all, err := cluster.ListAll(ctx, from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")), "clustercleaners")
 	if err != nil {
 		return nil, err
 	}
-	more, err := listAll(ctx, cleaners, "cleaners")
+	more, err := cluster.ListAll(ctx, cleaners, "cleaners")
 	return append(all, more...), err
-}
-
-// listAll lists the objects of a resource.
-func listAll(ctx context.Context, in dynamic.ResourceInterface, what string) ([]*unstructured.Unstructured, error) {
-	var all []*unstructured.Unstructured
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return in.List(ctx, o) })
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
-		if u, ok := o.(*unstructured.Unstructured); ok {
-			all = append(all, u)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list %s: %w", what, err)
-	}
-	return all, nil
 }
 
 // loadClusterTemplates returns a loader with the templates of the cluster, instead of those that are shipped, and with those of the flags.
@@ -109,7 +90,7 @@ func (p *planCommand) loadClusterTemplates(ctx context.Context) (*manifests.Load
 	if err != nil {
 		return nil, err
 	}
-	templates, err := listAll(ctx, from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleanertemplates")), "cleanertemplates")
+	templates, err := cluster.ListAll(ctx, from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleanertemplates")), "cleanertemplates")
 	if err != nil {
 		return nil, err
 	}

@@ -92,9 +92,9 @@ func (l *listCommand) run(ctx context.Context) error {
 		return err
 	}
 	found := cleanerList{Kind: "CleanerList", Items: []listedCleaner{}}
-	cleaners, problem := from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners")), error(nil)
+	cleaners, problem := from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("cleaners")), error(nil)
 	if l.allNamespaces {
-		everywhere := l.addListed(ctx, &found, "ClusterCleaners", from.dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")))
+		everywhere := l.addListed(ctx, &found, "ClusterCleaners", from.Dynamic.Resource(v1alpha1.GroupVersion.WithResource("clustercleaners")))
 		problem = errors.Join(everywhere, l.addListed(ctx, &found, "Cleaners", cleaners))
 	} else {
 		namespace, err := l.cluster.readNamespace()

@@ -81,7 +81,7 @@ type session struct {
 func (s *session) run(want int, args ...string) string {
 	s.t.Helper()
 	var out, errs strings.Builder
-	code := run(s.t.Context(), clocktesting.NewFakePassiveClock(s.now), append(args, "--kubeconfig", s.kubeconfig), strings.NewReader(liveCleaner), &out, &errs)
+	code := run(s.t.Context(), clocktesting.NewFakeClock(s.now), append(args, "--kubeconfig", s.kubeconfig), strings.NewReader(liveCleaner), &out, &errs)
 	if code != want {
 		s.t.Fatalf("%v ends with %d, not with %d:\n%s%s", args, code, want, out.String(), errs.String())
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/progress"
 )
 
 // The exit codes of failures.
@@ -52,6 +53,8 @@ type terminal struct {
 	in  manifests.Input
 	out output.Screen
 	err output.Screen
+	// progress is shown on standard error while a command takes long; nil: nowhere.
+	progress *progress.Line
 }
 
 // printProblem prints a problem of a file.
@@ -71,7 +74,7 @@ func (t terminal) printError(err error) {
 
 // tool is the program: what its commands share.
 type tool struct {
-	clock    clock.PassiveClock
+	clock    clock.WithTicker
 	terminal terminal
 	cluster  kubeconfig
 	// colourMode says when output has colours.
@@ -79,17 +82,20 @@ type tool struct {
 }
 
 // newTool returns a tool with this clock, input and output.
-func newTool(c clock.PassiveClock, stdin io.Reader, stdout, stderr io.Writer) *tool {
+func newTool(c clock.WithTicker, stdin io.Reader, stdout, stderr io.Writer) *tool {
 	t := &tool{clock: c, colourMode: output.ColourAuto}
-	out, err := output.Screen{To: stdout, ColourMode: &t.colourMode}, output.Screen{To: stderr, ColourMode: &t.colourMode}
-	t.terminal = terminal{in: manifests.Input{Stdin: stdin}, out: out, err: err}
+	line := output.NewStatusLine(stderr)
+	out := output.Screen{To: line.GuardWriter(stdout), ColourMode: &t.colourMode}
+	err := output.Screen{To: line.GuardWriter(stderr), ColourMode: &t.colourMode}
+	t.terminal = terminal{in: manifests.Input{Stdin: stdin}, out: out, err: err, progress: progress.NewLine(c, line)}
 	t.cluster = kubeconfig{flags: genericclioptions.NewConfigFlags(true), warnings: err}
 	return t
 }
 
 // run runs one command and returns the exit code.
-func run(ctx context.Context, c clock.PassiveClock, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, c clock.WithTicker, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	t := newTool(c, stdin, stdout, stderr)
+	defer t.terminal.progress.Close()
 	root, err := t.newRootCommand()
 	if err != nil {
 		t.terminal.printError(err)

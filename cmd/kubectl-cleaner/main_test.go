@@ -21,9 +21,9 @@ import (
 // TestMain makes the test binary the program too, for the scripts: with a clock that stands still if they say when.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-cleaner": func() {
-		var c clock.PassiveClock = clock.RealClock{}
+		var c clock.WithTicker = clock.RealClock{}
 		if now, err := time.Parse(time.RFC3339, os.Getenv("NOW")); err == nil {
-			c = clocktesting.NewFakePassiveClock(now)
+			c = clocktesting.NewFakeClock(now)
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) // as main does
 		code := run(ctx, c, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

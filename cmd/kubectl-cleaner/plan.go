@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/internal/protectedkinds"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/cluster"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
@@ -51,7 +52,7 @@ type planCommand struct {
 	clock    clock.PassiveClock
 	flags    planFlags
 	// client reads the cluster; nil with --objects.
-	client *clusterClient
+	client *cluster.Client
 	// objects and definitions are the documents of --objects and --crds.
 	objects, definitions []*manifests.Document
 }
@@ -156,7 +157,20 @@ func (p *planCommand) prepareDecision(ctx context.Context, c *manifests.Cleaner,
 		return d, nil, err
 	}
 	d.Release, err = p.readRelease(ctx, c, d.Protection)
+	d.Progress = p.showEvaluation(nameOwner(c.Owner))
 	return d, world, err
+}
+
+// showEvaluation returns what shows how far the rules of a Cleaner are evaluated.
+func (p *planCommand) showEvaluation(cleaner string) func(rule string, done, total int) {
+	current := ""
+	return func(rule string, done, total int) {
+		if rule != current || done == 0 {
+			current = rule
+			p.terminal.progress.BeginStage("Evaluating rule %s of %s", rule, cleaner)
+		}
+		p.terminal.progress.Count(done, total)
+	}
 }
 
 // loadCleaners reads the Cleaners to plan, and prints their problems.
@@ -206,7 +220,7 @@ func (p *planCommand) reviewAccount(ctx context.Context, own *manifests.Document
 	if p.client == nil || p.flags.account == "" {
 		return
 	}
-	served, err := p.client.findServedKinds(c.Work.Targets)
+	served, err := p.client.FindServedKinds(c.Work.Targets)
 	if err != nil { // reading the objects fails with the same error
 		return
 	}
@@ -272,8 +286,11 @@ func (p *planCommand) openCluster(l *manifests.Loader) error {
 		if p.client, err = p.cluster.newClusterClient(); err != nil {
 			return fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
 		}
-		l.Schemas = p.client.schemas
+		l.Schemas = p.client.Schemas
 		return nil
+	}
+	if !slices.Contains(f.objects, "-") { // a user may type there
+		p.terminal.progress.BeginStage("Reading %s", strings.Join(f.objects, ", "))
 	}
 	if p.objects, err = in.ReadPaths(f.objects); err != nil {
 		return err
@@ -289,7 +306,7 @@ func (p *planCommand) loadObjects(ctx context.Context, c *manifests.Cleaner) (*s
 	if p.client == nil {
 		return manifests.NewOfflineObjects(p.objects, p.definitions)
 	}
-	world, err := p.client.fetchObjects(ctx, c)
+	world, err := p.client.FetchObjects(ctx, c, p.terminal.progress)
 	if err != nil {
 		err = fmt.Errorf("%w; use --objects to read files instead of a cluster", err)
 	}

@@ -101,7 +101,9 @@ func (t *testCommand) run(ctx context.Context, dirs []string) error {
 	}
 	var results []casetest.Result
 	failed, p := 0, t.terminal.out.NewPainter()
-	for _, of := range cases {
+	t.terminal.progress.BeginStage("Running cases")
+	for i, of := range cases {
+		t.terminal.progress.Count(i, len(cases))
 		began := t.clock.Now()
 		r := casetest.Result{Name: filepath.ToSlash(of.DisplayDir()), Failure: runner.RunCase(ctx, of)}
 		r.Duration = t.clock.Since(began)

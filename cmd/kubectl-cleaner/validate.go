@@ -215,9 +215,9 @@ func (v *validateCommand) newKindFinder(l *manifests.Loader) (func([]v1alpha1.Cl
 		if err != nil {
 			return nil, err
 		}
-		l.Schemas = c.schemas
+		l.Schemas = c.Schemas
 		return func(targets []v1alpha1.ClusterTarget) []validation.ServedKind {
-			served, err := c.findServedKinds(targets)
+			served, err := c.FindServedKinds(targets)
 			if err != nil {
 				v.terminal.printWarning(err)
 			}

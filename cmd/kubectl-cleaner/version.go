@@ -107,7 +107,7 @@ func (v *versionCommand) listOperators(ctx context.Context) ([]operatorVersion, 
 	if err != nil {
 		return nil, err
 	}
-	list, err := from.dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).
+	list, err := from.Dynamic.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}).
 		List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the operator: %w; use --client to print only the client version", err)

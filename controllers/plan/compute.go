@@ -105,6 +105,8 @@ type Input struct {
 	Only map[ItemKey]bool
 	// Trace notes what the rules make of one object; nil: of none. No plan depends on it. With Results, it misses items that are not evaluated.
 	Trace *itemtrace.Trace
+	// Progress is called with how many items of a rule have been evaluated, and of how many, for a caller that shows it; nil: for none.
+	Progress func(rule string, done, total int)
 }
 
 // Room is how much may be remembered between decisions.

@@ -212,8 +212,10 @@ func (r *deciding) handHolds(h fortimers.RuleHolds) {
 // findCandidates are the items for which `when` holds, and of which everything is known that comes before the others matter.
 func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 	var out []candidate
-	known := findKnown(r, items.CountItems())
-	for place := range items.CountItems() {
+	total := items.CountItems()
+	known := findKnown(r, total)
+	for place := range total {
+		noteProgress(r.in, r.rule.Name, place, total)
 		if known.isFalse(place) {
 			continue
 		}
@@ -240,6 +242,16 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 	}
 	known.end()
 	return out
+}
+
+// progressEvery is after how many items the caller is told how far the evaluation is.
+const progressEvery = 100
+
+// noteProgress tells a caller that shows progress how far the evaluation is.
+func noteProgress(in *Input, rule string, done, total int) {
+	if in.Progress != nil && done%progressEvery == 0 {
+		in.Progress(rule, done, total)
+	}
 }
 
 // leaveOutTwins removes all candidates that share a key with another one, and records an error for each such key: `for` timers, retries

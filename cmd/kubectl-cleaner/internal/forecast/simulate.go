@@ -49,6 +49,8 @@ type Input struct {
 	Waiting []v1alpha1.Pending
 	// IsLate reports whether no time is left to look further ahead.
 	IsLate func() bool
+	// OnMoment is called with each moment that is looked at; nil: none.
+	OnMoment func(time.Time)
 }
 
 // simulation is the Cleaner and its cluster at a moment.
@@ -87,6 +89,9 @@ func Predict(ctx context.Context, in Input) Cleaner {
 		return *s.out
 	}
 	for !s.ended {
+		if s.OnMoment != nil {
+			s.OnMoment(s.now)
+		}
 		next := s.passMoment(ctx)
 		switch {
 		case s.ended || next.IsZero() || next.After(s.Until):

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/fatih/color"
-	"github.com/mattn/go-isatty"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -51,8 +50,8 @@ func (c ColourMode) enabledFor(w io.Writer) bool {
 	case colourNever:
 		return false
 	}
-	file, ok := w.(interface{ Fd() uintptr })
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(file.Fd()) || isatty.IsCygwinTerminal(file.Fd()))
+	_, ok := terminalOf(w)
+	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // Painter makes texts safe and colours them. The zero painter uses no colours.

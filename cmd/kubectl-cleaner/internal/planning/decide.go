@@ -41,6 +41,8 @@ type Decision struct {
 	Waiting []v1alpha1.Pending
 	// Trace notes what the rules make of one object; nil: of none.
 	Trace *itemtrace.Trace
+	// Progress is called while the items of a rule are evaluated; nil: no caller shows it.
+	Progress func(rule string, done, total int)
 }
 
 // ComputePlan makes the plan that the operator would make of the reader's objects, and adds what is wrong with its patches. It reads again
@@ -60,7 +62,7 @@ func (d Decision) MakeInput(ctx context.Context, r snapshot.Reader) plan.Input {
 	return plan.Input{
 		Owner: owner, Spec: c.Work, Programs: c.Programs, Protection: d.Protection, Now: d.Times.At, Release: d.Release,
 		Snapshot: snapshot.ReadTargets(ctx, r, owner.Namespace, c.Work),
-		Batch:    unlimitedBatch, Trace: d.Trace,
+		Batch:    unlimitedBatch, Trace: d.Trace, Progress: d.Progress,
 	}
 }
 

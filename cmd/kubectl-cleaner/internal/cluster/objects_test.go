@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cluster
 
 import (
 	"slices"
@@ -24,10 +24,10 @@ import (
 )
 
 // inCluster is a client of a cluster that serves Pods, Namespaces and no Widgets, and has these objects.
-func inCluster(objects ...runtime.Object) *clusterClient {
+func inCluster(objects ...runtime.Object) *Client {
 	kinds := map[schema.GroupVersionResource]string{{Version: "v1", Resource: "pods"}: "PodList", {Version: "v1", Resource: "namespaces"}: "NamespaceList"}
-	return &clusterClient{
-		dynamic: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...),
+	return &Client{
+		Dynamic: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...),
 		resourceLists: map[schema.GroupVersion]*metav1.APIResourceList{
 			{Version: "v1"}: {GroupVersion: "v1", APIResources: []metav1.APIResource{
 				{Name: "pods", SingularName: "pod", Kind: "Pod", Namespaced: true}, {Name: "pods/status", Kind: "Pod", Namespaced: true},
@@ -48,7 +48,7 @@ func targetsOf(kinds ...schema.GroupKind) (targets []v1alpha1.ClusterTarget) {
 
 // TestKindsOfTargets shows what is known of the kinds of targets: nothing of those that are not served.
 func TestKindsOfTargets(t *testing.T) {
-	got, err := inCluster().findServedKinds(targetsOf(
+	got, err := inCluster().FindServedKinds(targetsOf(
 		schema.GroupKind{Kind: "Pod"}, schema.GroupKind{Kind: "Widget"}, schema.GroupKind{Kind: "Namespace"}, schema.GroupKind{Group: "example.com", Kind: "Widget"}, schema.GroupKind{Kind: "pods"},
 	))
 	want := []validation.ServedKind{{Resource: "pods", Namespaced: true}, {}, {Resource: "namespaces"}, {}, {Resource: "pods", Namespaced: true}}
@@ -68,7 +68,7 @@ func TestObjectsOfTargets(t *testing.T) {
 	c := inCluster(object("Pod", "shop", "a"), object("Pod", "shop", "b"), object("Pod", "bank", "c"), object("Namespace", "", "shop"), object("Namespace", "", "bank"))
 	kinds := []schema.GroupKind{{Kind: "Pod"}, {Kind: "Pod"}, {Kind: "Widget"}, {Group: "example.com", Kind: "Widget"}, {Kind: "Namespace"}}
 	of := &manifests.Cleaner{Owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "c"}}, Work: &v1alpha1.Work{Targets: targetsOf(kinds...)}}
-	world, err := c.fetchObjects(t.Context(), of)
+	world, err := c.FetchObjects(t.Context(), of, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package cluster
 
 import (
 	"errors"
@@ -50,7 +50,7 @@ func TestFill(t *testing.T) {
 			client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return tc.answer != nil, nil, tc.answer })
 			world := snapshot.NewObjects()
 			world.AddKind(gvr.GroupVersion(), metav1.APIResource{Name: "pods", Kind: "Pod", Namespaced: true})
-			err := (&clusterClient{dynamic: client}).addObjects(t.Context(), world, &manifests.Cleaner{Owner: tc.owner}, gvr, true)
+			err := (&Client{Dynamic: client}).addObjects(t.Context(), world, &manifests.Cleaner{Owner: tc.owner}, gvr, true, nil)
 			if tc.fails != "" {
 				if err == nil || err.Error() != tc.fails {
 					t.Errorf("got %v, want %s", err, tc.fails)
