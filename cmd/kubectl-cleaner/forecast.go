@@ -57,10 +57,11 @@ a Cleaner act. The command changes nothing.
 It makes the operator's plan, carries it out in a simulated cluster, goes to the next moment at which time alone changes
 the answer, and so on until --until. In that cluster each request succeeds, a deleted object takes along what it owns,
 and nothing else happens: no controller makes new objects, and none removes finalizers. Each Cleaner is alone. A moment
-that cannot be predicted is marked with "about".
+that cannot be predicted is marked with "about", and the reason is printed: such as evictions that a PodDisruptionBudget
+may refuse, requests that limits.actionsPerSecond delays, and uninstalls of Helm releases.
 
 Without -f, the Cleaners are those of the cluster: NAME, all of the namespace, or all of the cluster with -A. The
-timers of 'for' end as their status says. With -f, the Cleaner is that in a file, as for "plan".`,
+timers of 'for' end as their status says. With -f, the Cleaners are those in a file, as for "plan".`,
 		Example: `  kubectl cleaner forecast preview -n default
   kubectl cleaner forecast -A --until 30d -o html > forecast.html
   kubectl cleaner forecast -f cleaner.yaml --until 24h -o svg > forecast.svg`,
@@ -85,9 +86,9 @@ func (f *forecastCommand) checkArguments(args []string) error {
 	case len(args) > 0 && f.allNamespaces:
 		return usageError{errors.New("-A means all Cleaners: leave the name out")}
 	case file && (len(args) > 0 || f.allNamespaces):
-		return usageError{errors.New("-f names the file with the Cleaner: leave the name and -A out")}
+		return usageError{errors.New("-f names the file with the Cleaners: leave the name and -A out")}
 	case !file && (len(f.flags.objects) > 0 || len(f.flags.parameters) > 0):
-		return usageError{errors.New("--objects and --set are for the Cleaner of a file: name the file with -f")}
+		return usageError{errors.New("--objects and --set are for the Cleaners of a file: name the file with -f")}
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func parseUntil(text string, at time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// predictFile predicts the Cleaner of the file.
+// predictFile predicts the Cleaners of the file.
 func (f *forecastCommand) predictFile(ctx context.Context, d *forecast.Document, times planning.Times) error {
 	cleaners, err := f.loadCleaners(ctx)
 	if err != nil {

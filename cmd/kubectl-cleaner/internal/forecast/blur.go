@@ -14,6 +14,9 @@ const (
 	becauseRule       = "Time alone may change what the rule wants at a moment that cannot be predicted. Its steps are those that it wants when it is evaluated after each retry.period; it may want others in between."
 	becauseConditions = "Time alone may change the conditions at a moment that cannot be predicted. They are evaluated after each retry.period; they may change in between."
 	becauseChange     = "A change whose moment is not exact may change what the rules want, and when."
+	becauseEviction   = "The API server refuses evictions that a PodDisruptionBudget does not allow, and the operator tries again later. It cannot be predicted when an eviction is allowed."
+	becauseRate       = "limits.actionsPerSecond delays requests: they are sent after the moment at which they are wanted, and what the rules want may have changed by then."
+	becauseRelease    = "The uninstall deletes the objects of the Helm release, runs its hooks, and takes as long as they take. None of that is predicted."
 )
 
 // blur is what is no longer exact. What is blurred once stays so: timers may have begun at another moment.
@@ -51,11 +54,11 @@ func (s *simulation) isMonotonic(p *plan.Plan) bool {
 	return p.Reason == v1alpha1.ReasonConditionsNotMet && s.work.Retry.Monotonic
 }
 
-// noteChange notes a change whose moment is not exact.
-func (b *blur) noteChange(s *simulation) {
+// noteChange notes that a change comes at a moment that is not exact, and why; the rule is empty if that is because of the whole Cleaner.
+func (b *blur) noteChange(s *simulation, rule, because string) {
 	if !b.all {
 		b.all = true
-		s.listUnpredictable("", becauseChange)
+		s.listUnpredictable(rule, because)
 	}
 }
 

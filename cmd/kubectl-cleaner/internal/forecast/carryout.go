@@ -6,7 +6,9 @@ package forecast
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
@@ -37,6 +39,8 @@ type carrying struct {
 	// reported are the reports of the plan, by which a later plan repeats none of them.
 	reported map[reportID]bool
 	changed  bool
+	// sent counts the requests that were sent for the plan.
+	sent int64
 }
 
 // carryOut carries out the steps of a plan, and reports whether they changed anything that is evaluated again.
@@ -48,7 +52,8 @@ func (s *simulation) carryOut(in *plan.Input, p *plan.Plan) (changed bool) {
 	}
 	s.reported = c.reported
 	if p.Release != nil {
-		c.listStep(&written[len(p.Steps)], !s.blur.all)
+		s.blur.noteChange(s, "", becauseRelease)
+		c.listStep(&written[len(p.Steps)], false)
 	}
 	c.countDependents()
 	if !s.work.IsRecurring() {
@@ -80,12 +85,13 @@ func (c *carrying) carryStep(n int, step *plan.Step, written *planjson.Step) {
 		return
 	}
 	c.changed = true
+	c.noteDelay(step)
 	exact := c.blur.isExact(step.Rule)
 	if at, ok := c.listStep(written, exact); ok && (step.Verb == plan.VerbDelete || step.Verb == plan.VerbEvict) {
 		c.listed[step.Object.Identify()] = at
 	}
 	if !exact {
-		c.blur.noteChange(c.simulation)
+		c.blur.noteChange(c.simulation, "", becauseChange)
 	}
 	if limits.IsAny(c.work.Limits) {
 		per, err := limits.ParsePer(c.work.Limits)
@@ -94,6 +100,26 @@ func (c *carrying) carryStep(n int, step *plan.Step, written *planjson.Step) {
 		}
 		c.done = c.done.AddAction(c.in.MakeAction(step, c.now))
 	}
+}
+
+// noteDelay notes if a request may be carried out later than it is wanted, or not at all.
+func (c *carrying) noteDelay(step *plan.Step) {
+	if step.Verb == plan.VerbEvict && canBeRefused(&step.Object) {
+		c.blur.noteChange(c.simulation, step.Rule, becauseEviction)
+	}
+	// Forecasts show seconds: a delay that is shorter is none.
+	if l := c.work.Limits; l != nil && l.ActionsPerSecond > 0 && c.sent >= l.ActionsPerSecond {
+		c.blur.noteChange(c.simulation, "", becauseRate)
+	}
+	c.sent++
+}
+
+// canBeRefused reports whether a PodDisruptionBudget can prevent an eviction. The API server asks none about Pods that have ended, have not
+// started, or are being deleted.
+func canBeRefused(pod *plan.Object) bool {
+	phase, _, err := unstructured.NestedString(pod.Value, "status", "phase")
+	ignored := phase == string(corev1.PodPending) || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+	return !pod.Terminating && (err != nil || !ignored)
 }
 
 // carryReport lists a report that the plan before this one did not make.

@@ -48,7 +48,7 @@ type Cleaner struct {
 // Step is something that will be done.
 type Step struct {
 	At planjson.Moment `json:"at"`
-	// Exact says that it happens at that moment if nothing changes. Otherwise it happens about then, or earlier.
+	// Exact says that it happens at that moment if nothing changes. Otherwise it happens about then, earlier or later.
 	Exact bool `json:"exact"`
 	planjson.Step
 	// Dependents is how many objects Kubernetes deletes with this one, because it owns them or contains them.

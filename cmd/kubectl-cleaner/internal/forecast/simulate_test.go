@@ -95,6 +95,16 @@ const recurring = `
   targets: [{name: maps, reference: {version: v1, kind: ConfigMap}}]
 `
 
+const recurringPods = `
+  lifecycle: Recurring
+  targets: [{name: pods, reference: {version: v1, kind: Pod}}]
+`
+
+// podsByPhase is a document with a Pod that was created so many hours before the beginning.
+func podsByPhase(name, phase string, hours int) string {
+	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: web, uid: %[1]s, creationTimestamp: %q}, status: {phase: %s}}\n", name, begin.Add(-time.Duration(hours)*time.Hour).Format(time.RFC3339), phase)
+}
+
 // handmade are Cleaners whose forecast is written down. TestHandmadeHappens shows that it happens.
 func handmade() map[string]struct {
 	reason, spec, objects string
@@ -223,6 +233,26 @@ func handmade() map[string]struct {
   - {name: old, forEach: maps.items, when: 'item.metadata.name == "b" && age(item) >= duration("101h")', actions: [{delete: {}}]}`,
 			want: []string{"1h0m0s old delete b", "~9h0m0s text delete a"},
 		},
+		"UnpredictableRate": {
+			reason: "a rate delays requests beyond the first second", objects: configMaps(map[string]int{"a": 1, "b": 2, "c": 2, "d": 2}),
+			spec: recurring + "  limits: {actionsPerSecond: 2}\n" + `  rules: [{name: old, forEach: maps.items, when: 'age(item) >= duration("5h")', actions: [{delete: {}}]}]`,
+			want: []string{"3h0m0s old delete b", "3h0m0s old delete c", "~3h0m0s old delete d", "~4h0m0s old delete a"},
+		},
+		"Rate": {
+			reason: "but not fewer requests at a time", objects: configMaps(map[string]int{"a": 1, "b": 2, "c": 2}),
+			spec: recurring + "  limits: {actionsPerSecond: 2}\n" + `  rules: [{name: old, forEach: maps.items, when: 'age(item) >= duration("5h")', actions: [{delete: {}}]}]`,
+			want: []string{"3h0m0s old delete b", "3h0m0s old delete c", "4h0m0s old delete a"},
+		},
+		"UnpredictableEviction": {
+			reason: "evictions can be refused, and what comes after them is not exact", objects: podsByPhase("ended", "Succeeded", 3) + podsByPhase("running", "Running", 2) + podsByPhase("waiting", "Pending", 1),
+			spec: recurringPods + `  rules: [{name: old, forEach: pods.items, when: 'age(item) >= duration("5h")', actions: [{evict: {}}]}]`,
+			want: []string{"2h0m0s old evict ended", "~3h0m0s old evict running", "~4h0m0s old evict waiting"},
+		},
+		"Eviction": {
+			reason: "no budget prevents the eviction of a Pod that has ended or not started", objects: podsByPhase("ended", "Failed", 3) + podsByPhase("waiting", "Pending", 1),
+			spec: recurringPods + `  rules: [{name: old, forEach: pods.items, when: 'age(item) >= duration("5h")', actions: [{evict: {}}]}]`,
+			want: []string{"2h0m0s old evict ended", "4h0m0s old evict waiting"},
+		},
 		"Suspended": {
 			reason: "a suspended Cleaner does nothing", objects: two,
 			spec: recurring + "  suspend: true\n" + `  rules: [{name: r, forEach: maps.items, when: "true", actions: [{delete: {}}]}]`,
@@ -247,7 +277,7 @@ func TestPredict(t *testing.T) {
 			if diff := cmp.Diff(before, listObjects(objects)); diff != "" {
 				t.Errorf("it has changed the objects that it was given:\n%s", diff)
 			}
-			if (len(f.Unpredictable) > 0) != (name == "Unpredictable") {
+			if (len(f.Unpredictable) > 0) != strings.HasPrefix(name, "Unpredictable") {
 				t.Errorf("it cannot predict %v", f.Unpredictable)
 			}
 			if ends := !f.Ends.IsZero(); ends != (name == "Once") || ends && !f.Ends.Equal(begin.Add(3*time.Hour)) {
@@ -290,9 +320,48 @@ func TestWalkFindsMistakes(t *testing.T) {
 		wrong.Steps = slices.Clone(f.Steps)
 		change(&wrong)
 		said, _ := listPredicted(&wrong)
-		if got := walkClock(t, d, objects, &wrong, slow); cmp.Equal(said, got) || !cmp.Equal(predicted, got) {
+		if got := walkClock(t, d, objects, &wrong, slow, nil); cmp.Equal(said, got) || !cmp.Equal(predicted, got) {
 			t.Errorf("%s: predicted %v, happened %v", name, said, got)
 		}
+	}
+}
+
+// What a forecast says is exact happens then, also where a budget refuses evictions, or a rate delays requests; and what does not happen as it
+// is predicted was marked.
+func TestDelaysAreMarked(t *testing.T) {
+	for name, refuses := range map[string]func(*plan.Step, time.Time) bool{
+		"UnpredictableEviction": func(s *plan.Step, now time.Time) bool {
+			return canBeRefused(&s.Object) && now.Before(begin.Add(6*time.Hour))
+		},
+		"UnpredictableRate": func(s *plan.Step, now time.Time) bool {
+			return s.Object.Name == "d" && now.Before(begin.Add(3*time.Hour+time.Second))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, objects := loadText(t, handmade()[name].spec, handmade()[name].objects)
+			f := Predict(t.Context(), Input{Decision: d, Objects: objects, Until: begin.Add(week), IsLate: never})
+			exact, about := listPredicted(&f)
+			happened := walkClock(t, d, objects, &f, slow, refuses)
+			for _, what := range exact {
+				if !slices.Contains(happened, what) {
+					t.Errorf("%s is predicted exactly, and does not happen: %q", what, happened)
+				}
+			}
+			if len(happened) != len(exact)+len(about) || !slices.ContainsFunc(about, func(what string) bool { return !slices.Contains(happened, what) }) {
+				t.Errorf("of %q nothing happens later: %q", about, happened)
+			}
+		})
+	}
+}
+
+// The objects of a Helm release are not predicted, and the forecast says so.
+func TestReleaseIsMarked(t *testing.T) {
+	d, objects := loadText(t, "  ttl: 1h\n  targets: [{name: maps, reference: {version: v1, kind: ConfigMap, name: a}}]\n", configMaps(map[string]int{"a": 1}))
+	s := &simulation{Input: Input{Decision: d, Objects: objects}, out: &Cleaner{}, world: newWorld(objects), now: begin, work: d.Cleaner.Work}
+	in := d.MakeInput(t.Context(), s.world)
+	s.carryOut(&in, &plan.Plan{Verdict: v1alpha1.VerdictAct, Release: &plan.Release{Name: "shop"}})
+	if len(s.out.Unpredictable) != 1 || s.out.Unpredictable[0].Because != becauseRelease || len(s.out.Steps) != 1 || s.out.Steps[0].Exact {
+		t.Errorf("it predicts %v, and says that it cannot predict %v", s.out.Steps, s.out.Unpredictable)
 	}
 }
 
