@@ -67,6 +67,59 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// maxClicks is how many links a reader follows from the index to any page.
+const maxClicks = 2
+
+// Each page of the repository is near the index.
+func TestPagesAreNear(t *testing.T) {
+	links := map[string][]string{}
+	for _, p := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(p.text, -1) {
+			file, _, _ := strings.Cut(m[2], "#")
+			links[p.name] = append(links[p.name], path.Join(path.Dir(p.name), file))
+		}
+	}
+	near := findNear(links, "docs/README.md", maxClicks)
+	for _, p := range pages(t) {
+		if !near[p.name] && !strings.Contains(p.name, "/testdata/") {
+			t.Errorf("%s is more than %d links away from docs/README.md", p.name, maxClicks)
+		}
+	}
+}
+
+// findNear returns the pages that are at most so many links away.
+func findNear(links map[string][]string, from string, clicks int) map[string]bool {
+	near, edge := map[string]bool{from: true}, []string{from}
+	for range clicks {
+		var next []string
+		for _, name := range edge {
+			for _, to := range links[name] {
+				if !near[to] {
+					near[to] = true
+					next = append(next, to)
+				}
+			}
+		}
+		edge = next
+	}
+	return near
+}
+
+func TestFindNear(t *testing.T) {
+	links := map[string][]string{"a": {"b"}, "b": {"a", "c"}, "c": {"d"}}
+	for clicks, want := range map[int]string{0: "a", 1: "ab", 2: "abc", 3: "abcd"} {
+		near, got := findNear(links, "a", clicks), ""
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			if near[name] {
+				got += name
+			}
+		}
+		if got != want {
+			t.Errorf("after %d links it finds %s, not %s", clicks, got, want)
+		}
+	}
+}
+
 // anchors are the headings of a page as links name them.
 func anchors(p page) map[string]bool {
 	all := map[string]bool{}
