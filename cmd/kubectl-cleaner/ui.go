@@ -21,6 +21,8 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/ui"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/whynot"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 const (
@@ -43,8 +45,9 @@ func (c *uiCommand) newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Serve pages about the Cleaners of the cluster, on this machine",
-		Long: `Serve pages about the Cleaners of the cluster: how each of them is, what it would do now, and what it will do when. Buttons
-suspend, resume and evaluate Cleaners, as the commands of these names do.
+		Long: `Serve pages about the Cleaners of the cluster: how each of them is, what it would do now, what it will do when, and why it
+does or does not act on an object; and what all of them would take now, by kind and age. Buttons suspend, resume and
+evaluate Cleaners, as the commands of these names do.
 
 The pages are served on loopback, from this machine alone, and act with your rights. The command prints their address,
 which works once, in one browser, and serves them until you press Ctrl-C. It opens no browser, and writes no file. If it
@@ -153,6 +156,77 @@ func (c *uiCommands) PrepareForecast(ctx context.Context) (ui.Predict, error) {
 		}
 		return f.predictLive(ctx, loader, d, u, times)
 	}, nil
+}
+
+// ExplainObject explains what a Cleaner of the cluster makes of an object, as `explain --object` does.
+func (c *uiCommands) ExplainObject(ctx context.Context, u *unstructured.Unstructured, object string) (*whynot.Explanation, error) {
+	name, err := whynot.ParseName(object)
+	if err != nil {
+		return nil, err
+	}
+	e := explainCommand{planCommand: c.newPlanCommand()}
+	times, err := e.flags.parseTimes(e.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	loader, err := e.loadClusterTemplates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored, state, err := loadStored(ctx, loader, u)
+	if err != nil {
+		return nil, err
+	}
+	d, world, err := e.prepareDecision(ctx, stored, times)
+	if err != nil {
+		return nil, err
+	}
+	d.Waiting = state.Pending
+	x, err := whynot.Explain(ctx, d, world, name)
+	return x, errors.Join(err, ctx.Err())
+}
+
+// PrepareWaste reads what all plans need, and returns what lists the objects that a Cleaner of the cluster would take now.
+func (c *uiCommands) PrepareWaste(ctx context.Context) (ui.ListWanted, error) {
+	p := c.newPlanCommand()
+	times, err := p.flags.parseTimes(p.clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	loader, err := p.loadClusterTemplates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, u *unstructured.Unstructured) ([]ui.Wanted, error) {
+		stored, state, err := loadStored(ctx, loader, u)
+		if err != nil {
+			return nil, err
+		}
+		d, world, err := p.prepareDecision(ctx, stored, times)
+		if err != nil {
+			return nil, err
+		}
+		d.Waiting = state.Pending
+		computed := d.ComputePlan(ctx, world)
+		return listWanted(&computed), ctx.Err()
+	}, nil
+}
+
+// listWanted lists the objects that a plan takes, or would take if nothing held them back.
+func listWanted(p *plan.Plan) []ui.Wanted {
+	var out []ui.Wanted
+	add := func(s *plan.Step) {
+		if s.Verb != plan.VerbDelete && s.Verb != plan.VerbEvict || s.Object.Name == "" {
+			return
+		}
+		u := unstructured.Unstructured{Object: s.Object.Value}
+		kind := u.GroupVersionKind().GroupKind().String()
+		out = append(out, ui.Wanted{UID: s.Object.UID, Kind: kind, Created: u.GetCreationTimestamp().Time})
+	}
+	for i := range p.Steps {
+		add(&p.Steps[i])
+	}
+	return out
 }
 
 // findRef returns a Cleaner for changes.

@@ -133,7 +133,7 @@ func TestPictures(t *testing.T) {
 	b.eventually("the operator has seen all", func() bool { return !strings.Contains(b.text(), "Not seen yet") })
 	for _, picture := range []struct{ name, path, scheme, shows string }{
 		{"ui-cleaners-light", "/", "light", "Live"}, {"ui-cleaners-dark", "/", "dark", "Live"}, {"ui-plan-light", "/cleaners/shop/old-configs/plan", "light", "It would take"},
-		{"ui-forecast-dark", "/forecast?until=7d", "dark", "Timeline"},
+		{"ui-waste-light", "/waste?count=now", "light", "would take now"}, {"ui-forecast-dark", "/forecast?until=7d", "dark", "Timeline"},
 	} {
 		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.scheme}}}); err != nil {
 			t.Fatal(err)

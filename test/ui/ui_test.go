@@ -285,6 +285,40 @@ func TestPages(t *testing.T) {
 		b.has("heading", "Timeline")
 		b.reads("of 3 Cleaners", "ClusterCleaner everywhere")
 	})
+	t.Run("Object", func(t *testing.T) {
+		b := b.in(t)
+		b.open("/cleaners/team/preview")
+		b.press("link", "Object")
+		b.focus("textbox", "Object")
+		b.do(chromedp.KeyEvent("configmap/team/kept-settings"))
+		b.press("button", "Explain")
+		b.has("heading", "The Cleaner does not act on it.")
+		b.has("rowheader", "maps")
+		b.reads("unless: it is true")
+		b.open("/cleaners/team/preview/object?name=configmap/team/old-settings")
+		b.has("heading", "Rule settings deletes it now.")
+	})
+	t.Run("Waste", func(t *testing.T) {
+		b := b.in(t)
+		b.open("/")
+		b.press("link", "Waste")
+		b.reads("takes up to a minute")
+		b.press("button", "Count")
+		b.has("heading", "1 object of 1 kind, which 3 Cleaners would take now")
+		b.has("rowheader", "ConfigMap")
+		b.has("image", "ConfigMap: 1 of under 1 day")
+		b.has("list", "Ages")
+	})
+	t.Run("Funnel", func(t *testing.T) {
+		b := b.in(t)
+		b.open("/cleaners/team/preview")
+		body := `{"status": {"ruleCounts": [{"rule": "settings", "items": 2, "matched": 2, "spared": 1, "acted": 1}]}}`
+		if _, err := l.cleaners().Patch(t.Context(), "preview", types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+		b.has("heading", "Rules")
+		b.has("rowheader", "Spared by unless")
+	})
 	t.Run("Buttons", func(t *testing.T) {
 		b := b.in(t)
 		b.open("/cleaners/team/later")
@@ -308,14 +342,14 @@ func TestPages(t *testing.T) {
 		b := b.in(t)
 		b.open("/cleaners/team/preview")
 		var names []string
-		for range 11 {
+		for range 13 {
 			b.do(chromedp.KeyEvent(kb.Tab))
 			names = append(names, evaluate[string](b, "document.activeElement.textContent.trim()"))
 			if width := evaluate[string](b, "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth"); width != "solid2px" {
 				t.Errorf("the focus of %s is not seen: %s", names[len(names)-1], width)
 			}
 		}
-		if got := strings.Join(names, ", "); !strings.HasPrefix(got, "Skip to the content, Cleaner, Cleaners, Forecast, Cleaners, Run now, Suspend, State, Plan, Forecast, Spec") {
+		if got := strings.Join(names, ", "); !strings.HasPrefix(got, "Skip to the content, Cleaner, Cleaners, Forecast, Waste, Cleaners, Run now, Suspend, State, Plan, Forecast, Object, Spec") {
 			t.Errorf("the order is %s", got)
 		}
 	})
@@ -323,7 +357,7 @@ func TestPages(t *testing.T) {
 		b := b.in(t)
 		for _, width := range []int64{320, 640, 1600} { // 640 is 1280 at 200 %
 			b.do(chromedp.EmulateViewport(width, 800))
-			for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/later/forecast", "/cleaners/team/preview/spec"} {
+			for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/later/forecast", "/cleaners/team/preview/spec", "/cleaners/team/preview/object?name=configmap/team/kept-settings", "/waste?count=now"} {
 				b.open(path)
 				if wide := evaluate[int64](b, "document.documentElement.scrollWidth"); wide > width {
 					t.Errorf("%s is %d wide, and the window %d", path, wide, width)

@@ -69,7 +69,7 @@ func (s *Server) showForecast(w http.ResponseWriter, r *http.Request) {
 		content.Ahead, _ = listAhead("7d", "7d")
 	} else {
 		s.predict(r.Context(), content, length, func(ctx context.Context, out *prediction) []*unstructured.Unstructured {
-			return s.readMatching(ctx, f, out)
+			return readMatching(ctx, s, f, out)
 		})
 	}
 	s.showPage(w, r, http.StatusOK, &page{Template: "forecast", Title: "Forecast", Current: "/forecast", UTC: true, Content: content})
@@ -91,8 +91,8 @@ func (s *Server) showForecastOfOne(w http.ResponseWriter, r *http.Request) {
 	s.showPage(w, r, http.StatusOK, &page{Template: "forecast", Title: subject.DisplayName() + ": forecast", Current: "/", UTC: true, Content: content})
 }
 
-// readMatching reads the Cleaners of the filter, as many as a forecast is made for.
-func (s *Server) readMatching(ctx context.Context, f filter, out *prediction) []*unstructured.Unstructured {
+// readMatching reads the Cleaners of the filter, as many as a page is for.
+func readMatching(ctx context.Context, s *Server, f filter, out *prediction) []*unstructured.Unstructured {
 	rows, _, _ := s.fleet.listRows()
 	var found []*summary
 	for _, r := range rows {
@@ -101,7 +101,7 @@ func (s *Server) readMatching(ctx context.Context, f filter, out *prediction) []
 		}
 	}
 	if n := len(found) - maxPredicted; n > 0 {
-		out.addProblem("%s are not in the forecast, which is for %d at most: choose a namespace or a text.", countOf(n, "more Cleaner"), maxPredicted)
+		out.addProblem("%s are left out: this page is for at most %d. Choose a namespace or a text.", countOf(n, "more Cleaner"), maxPredicted)
 		found = found[:maxPredicted]
 	}
 	var all []*unstructured.Unstructured

@@ -59,7 +59,7 @@ type problem struct{ Title, Message, Hint, Retry string }
 
 // listPages lists the pages of the navigation.
 func listPages(current string) []link {
-	links := []link{{Label: "Cleaners", Address: "/"}, {Label: "Forecast", Address: "/forecast"}}
+	links := []link{{Label: "Cleaners", Address: "/"}, {Label: "Forecast", Address: "/forecast"}, {Label: "Waste", Address: "/waste"}}
 	for i := range links {
 		links[i].Current = links[i].Address == current
 	}
@@ -69,7 +69,7 @@ func listPages(current string) []link {
 // listTabs lists the pages of a Cleaner; current is the end of the address of the one that is shown.
 func listTabs(of Name, current string) []link {
 	var out []link
-	for _, tab := range []struct{ label, end string }{{"State", ""}, {"Plan", "/plan"}, {"Forecast", "/forecast"}, {"Spec", "/spec"}} {
+	for _, tab := range []struct{ label, end string }{{"State", ""}, {"Plan", "/plan"}, {"Forecast", "/forecast"}, {"Object", "/object"}, {"Spec", "/spec"}} {
 		out = append(out, link{Label: tab.label, Address: of.Path() + tab.end, Current: tab.end == current})
 	}
 	return out
@@ -78,7 +78,7 @@ func listTabs(of Name, current string) []link {
 // loadPages reads the files that are part of the program.
 func loadPages() (*pages, error) {
 	p := &pages{templates: map[string]*template.Template{}, assets: map[string][]byte{}}
-	for _, name := range []string{"overview", "state", "plan", "spec", "forecast", "problem"} {
+	for _, name := range []string{"overview", "state", "plan", "spec", "forecast", "object", "waste", "problem"} {
 		t, err := template.ParseFS(pageFiles, "pages/layout.html.tmpl", "pages/subject.html.tmpl", "pages/"+name+".html.tmpl")
 		if err != nil {
 			return nil, err

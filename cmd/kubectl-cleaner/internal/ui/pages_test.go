@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/whynot"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
@@ -40,6 +43,7 @@ func fill(t *testing.T, text string) *unstructured.Unstructured {
 		},
 		"pending": []any{map[string]any{"rule": text, "key": text, "until": "2026-01-01T13:30:00Z"}}, "findings": []any{map[string]any{"rule": text, "count": int64(7), "items": []any{text}, "message": text}},
 		"lastActions":     []any{map[string]any{"object": text, "rule": text, "action": text, "time": "2026-01-01T11:00:00Z", "result": text}},
+		"ruleCounts":      []any{map[string]any{"rule": text, "items": int64(8), "matched": int64(4), "deferred": int64(1), "acted": int64(3)}},
 		"resolvedTargets": []any{text}, "resolvedTargetCount": int64(5),
 		"run": map[string]any{"number": int64(3), "decides": text, "decidedAt": "2026-01-01T11:00:00Z", "result": text, "message": text, "counts": []any{map[string]any{"resource": text, "outcome": text, "count": int64(2)}}},
 	}
@@ -59,6 +63,13 @@ func fillCommands(text string) *commands {
 			Withheld: []planjson.Withheld{{Step: step, Because: text}}, Pending: []planjson.Pending{{Rule: text, Key: text, Until: planjson.Moment{Time: begin}}}, Errors: []planjson.Error{{Rule: text, Key: text, Expression: text, Message: text}},
 			Shadowed: []planjson.Shadow{{Rule: text, By: text, Object: text, Items: 3}}, Counts: []planjson.Count{{Rule: text, Items: 3, Matched: 2, Errors: 1}},
 		},
+		explains: &whynot.Explanation{
+			Cleaner: text, Object: text, Answer: text, At: planjson.Moment{Time: begin}, Targets: []whynot.Target{{Name: text, Because: text}},
+			Rules: []whynot.Rule{{Name: text, Step: whynot.Step(text), Item: text, Because: text, Until: planjson.Moment{Time: begin}, Parts: []whynot.Part{
+				{Of: text, Expression: text, Value: text}, {Of: text, Depth: 1, Expression: text, Error: text}, {Of: text, Depth: 40, Expression: text, NotNeeded: true},
+			}}},
+		},
+		wanted:   map[string][]Wanted{"preview": {{UID: "a", Kind: text, Created: begin}}},
 		predicts: []forecast.Cleaner{{Kind: text, Cleaner: text, Until: planjson.Moment{Time: begin.Add(time.Hour)}, Steps: []forecast.Step{{At: planjson.Moment{Time: begin}, Step: step}}, Warnings: []string{text}}},
 	}
 }
@@ -85,12 +96,14 @@ func TestHostileTexts(t *testing.T) {
 		s.Server.Context, s.Server.Address = text, text
 		s.fleet.setSource("Cleaner", source{Limit: describeError(errors.New(text)), Problem: describeError(errors.New(text))})
 		out := map[string]string{}
-		for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/forecast?until=7d"} {
+		for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/cleaners/team/preview/object?name=pod/a", "/forecast?until=7d", "/waste?count=now"} {
 			out[path] = s.page(http.StatusOK, path)
 		}
 		c.err = errors.New(text)
 		out["no plan"] = s.page(http.StatusOK, "/cleaners/team/preview/plan")
 		out["no forecast"] = s.page(http.StatusOK, "/forecast?until=7d")
+		out["no answer"] = s.page(http.StatusOK, "/cleaners/team/preview/object?name="+url.QueryEscape(text))
+		out["no waste"] = s.page(http.StatusOK, "/waste?count=now")
 		out["refused"] = s.ask(http.MethodPost, "/cleaners/team/preview/run", map[string][]string{csrfField: {s.guard.csrf}}).Body.String()
 		return out
 	}
@@ -113,7 +126,7 @@ func TestHostileFilter(t *testing.T) {
 	s := newSite(t, &commands{}, object(t, preview))
 	read := func(text string) []string {
 		f := filter{Namespace: text, Text: text, Tone: toneQuiet, Page: 3}
-		return append(listTags(s.page(http.StatusOK, f.address())), listTags(s.page(http.StatusOK, "/forecast"+strings.TrimPrefix(f.address(), "/")))...)
+		return append(listTags(s.page(http.StatusOK, f.address())), slices.Concat(listTags(s.page(http.StatusOK, "/forecast"+strings.TrimPrefix(f.address(), "/"))), listTags(s.page(http.StatusOK, "/waste"+strings.TrimPrefix(f.address(), "/"))))...)
 	}
 	if want, got := read("harmless"), read(hostile); !slices.Equal(want, got) {
 		t.Errorf("the elements are\n%v\nand not\n%v", got, want)
@@ -130,7 +143,7 @@ func TestPagesAreOfOnePiece(t *testing.T) {
 	c := fillCommands("some")
 	s := newSite(t, c, object(t, preview))
 	inline := regexp.MustCompile(`(?i)<script>|<script [^>]*>[^<]|<style| style=| on[a-z]+=|javascript:|https?://`)
-	for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/forecast", "/forecast?until=7d"} {
+	for _, path := range []string{"/", "/cleaners/team/preview", "/cleaners/team/preview/plan", "/cleaners/team/preview/forecast", "/cleaners/team/preview/spec", "/cleaners/team/preview/object", "/cleaners/team/preview/object?name=pod/a", "/forecast", "/forecast?until=7d", "/waste", "/waste?count=now"} {
 		page := s.page(http.StatusOK, path)
 		if found := inline.FindString(strings.ReplaceAll(page, "https://cluster.example", "")); found != "" {
 			t.Errorf("%s has %q", path, found)
@@ -190,6 +203,103 @@ func TestState(t *testing.T) {
 	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/spec"), "spec:\n  lifecycle: Recurring", "forEach: maps.items")
 }
 
+// The counts of rules in the status are a funnel on the page of the state.
+func TestFunnelOfState(t *testing.T) {
+	u := object(t, preview)
+	counts := []any{map[string]any{"rule": "old", "items": int64(8000), "matched": int64(4000), "kept": int64(1000), "deferred": int64(7), "acted": int64(2993)}}
+	for i := range maxRows {
+		counts = append(counts, map[string]any{"rule": fmt.Sprintf("rule-%d", i)})
+	}
+	if err := unstructured.SetNestedSlice(u.Object, counts, "status", "ruleCounts"); err != nil {
+		t.Fatal(err)
+	}
+	got := newSite(t, &commands{}, u).page(http.StatusOK, "/cleaners/team/preview")
+	wants(t, got, `<h2 id="rules">Rules</h2>`, "<h3>old</h3>", `<td class="number">8,000</td>`, `width="50.00%"`, `Deferred <span class="muted">after a failed action</span>`, `<td class="number">7</td>`, "2,993", "1 more rule not shown")
+	if n := strings.Count(got, "<h3>rule-"); n != maxRows-1 {
+		t.Errorf("it shows %d rules", n)
+	}
+	if strings.Contains(newSite(t, &commands{}, object(t, preview)).page(http.StatusOK, "/cleaners/team/preview"), `id="rules"`) {
+		t.Error("without counts, there is nothing to show")
+	}
+}
+
+// The page of an object says what becomes of it, with the values of the parts of expressions.
+func TestObject(t *testing.T) {
+	parts := []whynot.Part{
+		{Of: "when", Expression: `item.status.phase == "Failed"`, Value: "false"}, {Of: "when", Depth: 1, Expression: "item.status.phase", Value: `"Running"`},
+		{Of: "variables.old", Expression: "age(item)", Error: "no such key"}, {Of: "variables.old", Depth: 30, Expression: "later", NotNeeded: true},
+	}
+	for range 2 * maxRows {
+		parts = append(parts, whynot.Part{Of: "when", Expression: "more", Value: "1"})
+	}
+	c := &commands{explains: &whynot.Explanation{
+		Cleaner: "team/preview", Object: "pod/team/web-1", Answer: "The Cleaner does not act on it.", At: planjson.Moment{Time: begin},
+		Targets: []whynot.Target{{Name: "pods", Selected: true}, {Name: "nodes", Because: "it is of another kind"}},
+		Rules:   []whynot.Rule{{Name: "failed", Step: "when", Because: "it is false", Parts: parts}, {Name: "second", Step: "when", Parts: parts}},
+	}}
+	s := newSite(t, c, object(t, preview))
+	if got := s.page(http.StatusOK, "/cleaners/team/preview/object"); len(c.asked) > 0 || !strings.Contains(got, "What this Cleaner makes of one object") {
+		t.Errorf("without a name it asks for %q and shows\n%s", c.asked, got)
+	}
+	got := s.page(http.StatusOK, "/cleaners/team/preview/object?name=+pod/team/web-1")
+	wants(t, got, `<h2 id="answer">The Cleaner does not act on it.</h2>`, `value="pod/team/web-1"`, "It is selected.", "It is not selected: it is of another kind", "<strong>when</strong>: it is false",
+		"<caption>when</caption>", "<caption>variables.old</caption>", `class="depth1"><code>item.status.phase</code>`, "&#34;Running&#34;", `class="bad">no such key`, `class="depth8"><code>later</code>`, `class="muted">not needed`,
+		"204 more parts not shown", "404 more parts not shown")
+	if want := []string{"explain preview pod/team/web-1"}; !slices.Equal(c.asked, want) {
+		t.Errorf("it asks for %q, not %q", c.asked, want)
+	}
+	c.err = errors.New(`"x" names no object`)
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/object?name=x"), `<h2 id="noanswer">There is no answer</h2><p>&#34;x&#34; names no object</p>`, `value="x"`)
+}
+
+// The waste counts each object once, by kind and age, and is computed only when the user asks.
+func TestWaste(t *testing.T) {
+	at := func(days float64) time.Time { return begin.Add(-time.Duration(days * 24 * float64(time.Hour))) }
+	c := &commands{wanted: map[string][]Wanted{
+		"preview": {{"1", "Pod", at(0)}, {"2", "Pod", at(1)}, {"3", "Pod", at(29)}, {"4", "Job.batch", at(400)}},
+		"other":   {{"2", "Pod", at(1)}, {"5", "Pod", at(0.99)}, {"6", "Pod", begin.Add(time.Hour)}},
+	}}
+	s := newSite(t, c, object(t, preview), object(t, "kind: Cleaner\nmetadata: {name: other, namespace: else}\nspec: {}"))
+	if got := s.page(http.StatusOK, "/waste"); len(c.asked) > 0 || !strings.Contains(got, "by kind and age") {
+		t.Errorf("before the user asks, it reads %q", c.asked)
+	}
+	got := s.page(http.StatusOK, "/waste?count=now")
+	wants(t, got, "6 objects of 2 kinds, which 2 Cleaners would take now", `<title>Pod: 3 of under 1 day, 1 of 1 to 7 days, 1 of 7 to 30 days</title>`, `<title>Job.batch: 1 of over 90 days</title>`,
+		`<rect class="age0" x="0.00%" width="60.00%"`, `<rect class="age1" x="60.00%" width="20.00%"`, `<rect class="age4" x="0.00%" width="20.00%"`, `aria-current="page">Waste`)
+	if strings.Index(got, ">Pod<") > strings.Index(got, ">Job.batch<") {
+		t.Error("the kind with most objects is not the first")
+	}
+	c.asked = nil
+	wants(t, s.page(http.StatusOK, "/waste?count=now&namespace=else"), "3 objects of 1 kind, which 1 Cleaner would take now")
+	if want := []string{"waste other"}; !slices.Equal(c.asked, want) {
+		t.Errorf("it plans %q, not %q", c.asked, want)
+	}
+	wants(t, newSite(t, &commands{}, object(t, preview)).page(http.StatusOK, "/waste?count=now"), "There is nothing to take now.")
+	c.err = errors.New("no route")
+	wants(t, s.page(http.StatusOK, "/waste?count=now"), "Cannot plan Cleaner team/preview: no route", "0 objects of 0 kinds")
+}
+
+// However much there is, the page is bounded.
+func TestLargeWaste(t *testing.T) {
+	count := newWasteCount(begin)
+	var wanted []Wanted
+	for i := range maxWaste + 1 {
+		wanted = append(wanted, Wanted{UID: types.UID(fmt.Sprint(i)), Kind: fmt.Sprintf("Kind%d", i%(maxRows+5)), Created: begin})
+	}
+	count.addObjects(wanted)
+	content := &wastePage{}
+	for range maxRows + 3 {
+		count.addProblem("no")
+	}
+	count.layOut(content)
+	if len(content.Rows) != maxRows || content.MoreRows == "" || len(count.seen) != maxWaste || len(content.Problems) != maxRows+1 {
+		t.Errorf("%d rows, %q, %d objects, %d problems", len(content.Rows), content.MoreRows, len(count.seen), len(content.Problems))
+	}
+	if !slices.ContainsFunc(count.problems, func(p string) bool { return strings.Contains(p, "Only the first 200,000 objects are counted") }) {
+		t.Error("it does not say that there are more")
+	}
+}
+
 func TestPlan(t *testing.T) {
 	c := &commands{plan: &planjson.Plan{
 		Verdict: v1alpha1.VerdictAct, Reason: "ConditionsMet", At: planjson.Moment{Time: begin}, Warnings: []string{"Mode is DryRun."},
@@ -227,7 +337,7 @@ func TestForecast(t *testing.T) {
 	if len(c.asked) > 0 {
 		t.Error("a forecast is made that was not asked for")
 	}
-	wants(t, s.page(http.StatusOK, "/forecast?until=24h"), "5 more Cleaners are not in the forecast, which is for 100 at most", `<h2 id="timeline">`, `<option value="24h" selected>`)
+	wants(t, s.page(http.StatusOK, "/forecast?until=24h"), "5 more Cleaners are left out: this page is for at most 100.", `<h2 id="timeline">`, `<option value="24h" selected>`)
 	if len(c.asked) != maxPredicted {
 		t.Errorf("%d were predicted", len(c.asked))
 	}

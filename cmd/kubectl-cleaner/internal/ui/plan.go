@@ -67,7 +67,7 @@ func (v viewer) makePlan(p *Plan) *planView {
 		out.Conditions = append(out.Conditions, makeOutcome(c.Expression, c.Value, c.Error))
 	}
 	for i := range p.Counts[:min(len(p.Counts), maxRows)] {
-		out.Funnels = append(out.Funnels, makeFunnel(&p.Counts[i]))
+		out.Funnels = append(out.Funnels, makeFunnel(&p.Counts[i], 0))
 	}
 	for i := range p.Steps[:min(len(p.Steps), maxRows)] {
 		out.Steps = append(out.Steps, makeStep(&p.Steps[i], p.Steps[i].Reason))
@@ -135,8 +135,9 @@ func classOf(verb string) string {
 	}
 }
 
-// makeFunnel lays out what becomes of the items of a rule. Stages that leave nothing out are not shown.
-func makeFunnel(c *planjson.Count) funnel {
+// makeFunnel lays out what becomes of the items of a rule. Stages that leave nothing out are not shown. Deferred are the items that wait because
+// an action on their object has failed: no plan knows of them.
+func makeFunnel(c *planjson.Count, deferred int64) funnel {
 	f := funnel{Rule: showLine(c.Rule)}
 	add := func(label, hint, class string, n int64, always bool) {
 		if n > 0 || always {
@@ -154,6 +155,7 @@ func makeFunnel(c *planjson.Count) funnel {
 	add("Waiting", "for the end of for", "out", c.Waiting, false)
 	add("Protected", "never touched", "out", c.Protected, false)
 	add("Left", "to an earlier rule", "out", c.Shadowed, false)
+	add("Deferred", "after a failed action", "out", deferred, false)
 	add("Errors", "in an expression", "bad", c.Errors, false)
 	add("Acted on", "now", "act", c.Acted, true)
 	return f

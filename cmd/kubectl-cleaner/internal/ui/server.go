@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/whynot"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
@@ -52,6 +53,10 @@ type Commands interface {
 	MakePlan(context.Context, *unstructured.Unstructured) (*Plan, error)
 	// PrepareForecast returns what predicts stored Cleaners. It changes nothing.
 	PrepareForecast(context.Context) (Predict, error)
+	// ExplainObject says what a stored Cleaner makes of an object: KIND/NAMESPACE/NAME. It changes nothing.
+	ExplainObject(ctx context.Context, u *unstructured.Unstructured, name string) (*whynot.Explanation, error)
+	// PrepareWaste returns what lists the objects that stored Cleaners want to take. It changes nothing.
+	PrepareWaste(context.Context) (ListWanted, error)
 	// SetSuspend suspends a Cleaner, or resumes it.
 	SetSuspend(ctx context.Context, of Name, suspend bool) error
 	// RequestEvaluation has the operator evaluate a Cleaner now.
@@ -159,11 +164,13 @@ func (s *Server) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.showOverview)
 	mux.HandleFunc("GET /forecast", s.showForecast)
+	mux.HandleFunc("GET /waste", s.showWaste)
 	mux.HandleFunc("GET /events", s.streamEvents)
 	for _, base := range []string{"/cleaners/{namespace}/{name}", "/clustercleaners/{name}"} {
 		mux.HandleFunc("GET "+base, s.showState)
 		mux.HandleFunc("GET "+base+"/plan", s.showPlan)
 		mux.HandleFunc("GET "+base+"/forecast", s.showForecastOfOne)
+		mux.HandleFunc("GET "+base+"/object", s.showObject)
 		mux.HandleFunc("GET "+base+"/spec", s.showSpec)
 		mux.HandleFunc("POST "+base+"/{change}", s.changeCleaner)
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
 const (
@@ -44,11 +45,14 @@ type state struct {
 	Facts    []fact
 	Others   []condition
 	Verdict  *verdict
-	Pending  []pendingRow
-	Findings []findingRow
-	Run      *runView
-	Actions  []actionRow
-	Targets  []targetRow
+	// Funnels are the counts of the rules, and MoreFunnels says how many rules are not shown.
+	Funnels     []funnel
+	MoreFunnels string
+	Pending     []pendingRow
+	Findings    []findingRow
+	Run         *runView
+	Actions     []actionRow
+	Targets     []targetRow
 	// Resolved lists what the targets select, and ResolvedMore says how many more there are.
 	Resolved     []string
 	ResolvedMore string
@@ -119,6 +123,7 @@ func (v viewer) makeState(o v1alpha1.Owner) *state {
 		out.Others = append(out.Others, condition{Type: showLine(c.Type), Status: showLine(string(c.Status)), Reason: showLine(c.Reason), Message: shorten(c.Message, maxText), Bad: !good, Since: v.showTime(c.LastTransitionTime.Time)})
 	}
 	out.Verdict = v.makeVerdict(is.LastEvaluation, out.Message)
+	out.addFunnels(is.RuleCounts)
 	for _, p := range is.Pending[:min(len(is.Pending), maxRows)] {
 		out.Pending = append(out.Pending, pendingRow{Rule: showLine(p.Rule), Key: shorten(p.Key, maxText), Until: v.showTime(p.Until.Time)})
 	}
@@ -141,6 +146,19 @@ func (v viewer) makeState(o v1alpha1.Owner) *state {
 		out.ResolvedMore = groupDigits(n) + " more"
 	}
 	return out
+}
+
+// addFunnels lays out the counts of the rules.
+func (s *state) addFunnels(counts []v1alpha1.RuleCounts) {
+	for i := range counts[:min(len(counts), maxRows)] {
+		c := &counts[i]
+		s.Funnels = append(s.Funnels, makeFunnel(&planjson.Count{
+			Rule: c.Rule, Items: c.Items, Matched: c.Matched, Kept: c.Kept, Spared: c.Spared, Waiting: c.Waiting, Protected: c.Protected, Shadowed: c.Shadowed, Errors: c.Errors, Acted: c.Acted,
+		}, c.Deferred))
+	}
+	if n := len(counts) - maxRows; n > 0 {
+		s.MoreFunnels = countOf(n, "more rule") + " not shown: see status.ruleCounts."
+	}
 }
 
 // listFacts lists what the spec says in a word.

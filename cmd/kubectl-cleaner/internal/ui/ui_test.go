@@ -22,6 +22,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/forecast"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/whynot"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
@@ -33,6 +34,8 @@ type commands struct {
 	message  string
 	dryRun   bool
 	predicts []forecast.Cleaner
+	explains *whynot.Explanation
+	wanted   map[string][]Wanted
 	err      error
 	asked    []string
 }
@@ -47,6 +50,18 @@ func (c *commands) PrepareForecast(context.Context) (Predict, error) {
 		c.asked = append(c.asked, "forecast "+u.GetName())
 		d.Cleaners = append(d.Cleaners, c.predicts...)
 		return c.err
+	}, nil
+}
+
+func (c *commands) ExplainObject(_ context.Context, u *unstructured.Unstructured, name string) (*whynot.Explanation, error) {
+	c.asked = append(c.asked, "explain "+u.GetName()+" "+name)
+	return c.explains, c.err
+}
+
+func (c *commands) PrepareWaste(context.Context) (ListWanted, error) {
+	return func(_ context.Context, u *unstructured.Unstructured) ([]Wanted, error) {
+		c.asked = append(c.asked, "waste "+u.GetName())
+		return c.wanted[u.GetName()], c.err
 	}, nil
 }
 
