@@ -61,7 +61,7 @@ func TestRunsEndAsTheAccountThatBeganThem(t *testing.T) {
 			r := newRig(t, done())
 			r.opts.DefaultServiceAccount = tc.byDefault
 			c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}, Spec: spec(tc.named), Status: v1alpha1.CleanerStatus{Run: tc.run}}
-			got, err := r.clientsForRun(c, &resolvedspec.Assignment{Work: c.Work()}, newMemory("uid"))
+			got, err := r.clientsForRun(c, &resolvedspec.Assignment{Work: c.Work()}, newMemory("uid", mine))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -334,7 +334,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	run.ServiceAccountName = b.pass.clients.Account.RecordedName(b.pass.store.Draft)
 	err = b.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) { s.Run, s.Runs = run, run.Number })
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotOwner):
 		return plan.Plan{}, err
 	case err != nil: // the write may or may not have succeeded, and the same rows may be in both batches
 		b.pass.mem.run = life.Memory{}

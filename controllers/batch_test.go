@@ -52,7 +52,7 @@ func TestReportsOfWhatIsGoneAreForgotten(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, resolvedspec.Assignment{}, newMemory("uid"))
+			p := newPass(&CleanerReconciler{clock: clocktesting.NewFakeClock(epoch)}, &v1alpha1.Cleaner{}, types.NamespacedName{}, resolvedspec.Assignment{}, newMemory("uid", mine))
 			p.mem.Told.NoteReport(a, "7 ", epoch, time.Hour)
 			p.mem.Told.NoteReport(b, "7 ", epoch, time.Hour)
 			p.recurrence.forgetReports(tc.d)

@@ -28,6 +28,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -242,8 +243,8 @@ func (o *openRun) recordResult(ctx context.Context, req life.Request) error {
 
 // deleteSelf deletes the Cleaner, at the version that was read.
 func (o *openRun) deleteSelf(ctx context.Context) error {
-	if !o.pass.r.opts.Lease.Fresh() {
-		return cleanerstore.ErrNotLeader
+	if !o.pass.mem.tenure.Fresh() {
+		return cleanerstore.ErrNotOwner
 	}
 	finished := o.pass.store.Draft.State().Run
 	uid, version := o.pass.store.Stored.GetUID(), o.pass.store.Stored.GetResourceVersion()
@@ -276,7 +277,7 @@ func (o *openRun) startUninstall(ctx context.Context, start bool) error {
 	who, _ := author.Read(o.pass.store.Ring, o.pass.store.Stored) // the zero value if no author is known
 	m.Busy = true
 	job := &uninstalls.Job{
-		Environment: o.pass.r.newEnvironment(), Clients: o.pass.clients, Key: o.pass.store.Key, UID: o.pass.store.Draft.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, ReadSlot: o.pass.r.readings.TurnOf(o.pass.store.Key), Start: start,
+		Environment: o.pass.r.newEnvironment(o.pass.mem.tenure), Clients: o.pass.clients, Key: o.pass.store.Key, UID: o.pass.store.Draft.GetUID(), Run: run.Number, Decides: run.Decides, Want: want, ReadSlot: o.pass.r.readings.TurnOf(o.pass.store.Key), Start: start,
 		ConfirmedAt: m.ConfirmedAt, ReviewedAt: m.ReviewedAt, Author: who.Author, Ring: o.pass.store.Ring, Ended: o.pass.mem.ended, Log: logf.FromContext(ctx),
 	}
 	o.pass.mem.stopUninstall = o.pass.r.pool.RunJob(ctx, o.pass.store.Key, job.Do)
@@ -284,9 +285,9 @@ func (o *openRun) startUninstall(ctx context.Context, start bool) error {
 }
 
 // newEnvironment is what uninstalls ask about and tell.
-func (r *CleanerReconciler) newEnvironment() uninstalls.Environment {
+func (r *CleanerReconciler) newEnvironment(tenure shards.Tenure) uninstalls.Environment {
 	return uninstalls.Environment{
-		Own: r.own, Clock: r.clock, Lease: r.opts.Lease, FinishGrace: r.opts.FinishGrace, FindCleaner: r.knownCleaner, SuspectClock: r.opts.Skew.DescribeSuspect, Wake: r.wake.Wake,
+		Own: r.own, Clock: r.clock, Lease: tenure, FinishGrace: r.opts.FinishGrace, FindCleaner: r.knownCleaner, SuspectClock: r.opts.Skew.DescribeSuspect, Wake: r.wake.Wake,
 		Fingerprint: r.fingerprintOf,
 	}
 }

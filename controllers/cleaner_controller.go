@@ -74,7 +74,10 @@ type CleanerReconciler struct {
 
 // Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.
 func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (result ctrl.Result, err error) {
-	mem := r.memories.memoryOf(req.NamespacedName)
+	mem, owned := r.memoryInTenure(req.NamespacedName)
+	if !owned {
+		return ctrl.Result{}, nil
+	}
 	if until, rests := r.findRest(ctx, req.NamespacedName, mem); rests {
 		return ctrl.Result{RequeueAfter: until.Sub(r.clock.Now())}, nil
 	}
@@ -232,7 +235,7 @@ type pass struct {
 
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a resolvedspec.Assignment, mem *memory) *pass {
-	s := cleanerstore.New(&cleanerstore.API{Client: r.client, Live: r.live, Lease: r.opts.Lease, Clock: r.clock}, key, c, &mem.persisted)
+	s := cleanerstore.New(&cleanerstore.API{Client: r.client, Live: r.live, Lease: mem.tenure, Clock: r.clock}, key, c, &mem.persisted)
 	p := &pass{
 		r: r, store: s, triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), assignment: a, mem: mem,
 		journal: actionlog.New(s, &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
@@ -278,7 +281,7 @@ func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.Namespace
 			r.compiler.Forget(mem.uid)
 			r.sender.CancelDeliveries(key)
 		}
-		*mem = *newMemory(c.GetUID())
+		*mem = *newMemory(c.GetUID(), mem.tenure)
 	}
 	return c, nil
 }
@@ -396,7 +399,7 @@ func (p *pass) retryPeriod() time.Duration {
 func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	now := p.r.clock.Now()
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotLeader), errors.Is(err, cleanerstore.ErrOutdated):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotOwner), errors.Is(err, cleanerstore.ErrOutdated):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case errors.Is(err, errNoMemory), errors.Is(context.Cause(ctx), memoryquota.ErrTurnOver):
 		return ctrl.Result{RequeueAfter: memoryRetry}, nil

@@ -83,7 +83,7 @@ func TestAskAgain(t *testing.T) {
 			if tc.tick != 0 {
 				c.Spec.Schedule = now.Add(tc.tick).Format("4 15 2 1 *")
 			}
-			p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid"))
+			p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid", mine))
 			p.triggers.WaitsForSchedule()
 			p.mem.evaluated = now
 			d := plan.Plan{Next: now.Add(time.Hour)}
@@ -103,7 +103,7 @@ func TestAtRestACleanerComesBackHourly(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c, clock := &v1alpha1.Cleaner{}, clocktesting.NewFakeClock(now)
 	c.Spec.Retry = &v1alpha1.Retry{Period: "30d"}
-	p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid"))
+	p := newPass(&CleanerReconciler{clock: clock, opts: Options{Skew: skew.New(skew.Options{Clock: clock})}}, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid", mine))
 	for what, until := range map[string]time.Time{"Nothing is due": {}, "Something is due in a month": now.Add(30 * 24 * time.Hour)} {
 		if got := p.wakeTime(until, now).Sub(now); got != time.Hour {
 			t.Errorf("%s: it comes back after %s", what, got)

@@ -26,7 +26,7 @@ import (
 
 // newEvaluator is the evaluator of a Cleaner in a namespace of its own, whose last evaluation took so long.
 func (r *rig) newEvaluator(namespace string, took time.Duration) *evaluator {
-	mem := newMemory("uid")
+	mem := newMemory("uid", mine)
 	mem.took = took
 	c := r.cleaner()
 	c.Namespace = namespace

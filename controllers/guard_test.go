@@ -35,6 +35,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -90,11 +91,11 @@ func cached(t testing.TB, c *v1alpha1.Cleaner) client.Client {
 	return out
 }
 
-// leads is a Lease that is fresh, or not.
-type leads bool
-
-// Fresh says that this process leads.
-func (l leads) Fresh() bool { return bool(l) }
+// mine is the tenure of a Cleaner that this process owns, and lost one of a Cleaner that it no longer owns.
+var (
+	mine = shards.NewTenure(1, func() bool { return true })
+	lost = shards.NewTenure(1, func() bool { return false })
+)
 
 // ordered are the orders of a pass over a Cleaner with an open run of so many rows, which the cache knows as changed
 // since.
@@ -116,8 +117,8 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	sign(t, keys.ring, c)
 	known := c.DeepCopy()
 	change(known)
-	r := &CleanerReconciler{keys: keys, pool: uninstallpool.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Lease: leads(true), Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
-	mem := newMemory(c.UID)
+	r := &CleanerReconciler{keys: keys, pool: uninstallpool.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Shards: shards.Alone{}, Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
+	mem := newMemory(c.UID, mine)
 	mem.run = *life.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.openPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
@@ -165,7 +166,7 @@ func TestNothingIsDeletedAgainstTheLatestOrders(t *testing.T) {
 		"OtherSink":   {change: func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "http://sink"; c.Generation = 2 }},
 		"Deleted":     {change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }, want: cleanerstore.ErrOutdated},
 		"MadeAnew":    {change: func(c *v1alpha1.Cleaner) { c.UID = "another" }, want: cleanerstore.ErrOutdated},
-		"NotLeader":   {here: func(o *stepGuard) { o.executor.pass.r.opts.Lease = leads(false) }, want: cleanerstore.ErrNotLeader},
+		"NotOwner":    {here: func(o *stepGuard) { o.executor.pass.mem.tenure = lost }, want: cleanerstore.ErrNotOwner},
 		"Unconfirmed": {here: func(o *stepGuard) { o.executor.in.Now = time.Time{} }, want: cleanerstore.ErrOutdated},
 	}
 	for name, tc := range cases {

@@ -190,8 +190,8 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{after(time.Second), `again in 2s; left a, b, c; Ready True NamespaceTerminating; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
-		"NoLeader": {
-			reason: "nothing is done, and nothing said, by a process that does not lead", steps: []step{
+		"NotOwned": {
+			reason: "nothing is done, and nothing said, by a process that no longer owns the Cleaner", steps: []step{
 				{func(r *rig) { r.lease = false }, `again in 200ms; left a, b, c`},
 			},
 		},
@@ -530,8 +530,8 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 				{after(time.Second), `again in 2s; left a, b; Ready False AccessDenied; Stalled True AccessDenied; TargetsResolved True Resolved; resolved 2; next 01:00:03`},
 			},
 		},
-		"NoLeader": {
-			reason: "nothing is done by a process that does not lead", steps: []step{
+		"NotOwned": {
+			reason: "nothing is done by a process that no longer owns the Cleaner", steps: []step{
 				{func(r *rig) { r.lease = false }, `again in 200ms; left a, b`},
 			},
 		},

@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/duesince"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -34,6 +35,7 @@ import (
 // that holds the Cleaner's key touches it.
 type memory struct {
 	uid       types.UID
+	tenure    shards.Tenure
 	persisted cleanerstore.Memory
 	rebuilt
 	shortcuts
@@ -114,7 +116,7 @@ type resting struct {
 type memories struct{ remembered.Register[*memory] }
 
 func (s *memories) memoryOf(key types.NamespacedName) *memory {
-	return s.BeginPass(key, func() *memory { return newMemory("") })
+	return s.BeginPass(key, func() *memory { return newMemory("", shards.Tenure{}) })
 }
 
 // settleMemory ends a pass: what it remembers is bounded.
@@ -140,9 +142,9 @@ func (m *memory) ForgetItems() {
 	m.journal.ForgetActions()
 }
 
-func newMemory(uid types.UID) *memory {
+func newMemory(uid types.UID, t shards.Tenure) *memory {
 	return &memory{
-		uid: uid,
+		uid: uid, tenure: t,
 		rebuilt: rebuilt{
 			ended: make(chan uninstalls.End, 1),
 			Items: remembered.NewItems(),

@@ -21,7 +21,7 @@ import (
 
 func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := newMemory("uid")
+	m := newMemory("uid", mine)
 	c := &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 	m.resumeReads(fmt.Sprint(c.Generation), c)
 	said := plan.Plan{Reason: "Because"}
@@ -50,7 +50,7 @@ func TestPausesGrowUntilTheAuthorAsksAgain(t *testing.T) {
 // pause after a run that left something.
 func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := newMemory("uid")
+	m := newMemory("uid", mine)
 	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
 	m.backOffReads(plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUnconfirmed}, &m.disagreed, time.Hour, now)
 	if m.forgetUnconfirmed(); !m.retryAt.IsZero() || m.disagreed != 0 {
@@ -64,7 +64,7 @@ func TestAPauseEndsWithWhatItIsAbout(t *testing.T) {
 
 // What the targets ask for is made once for a version of the spec, and kept while the Cleaner listens.
 func TestQueriesAreMadeOnce(t *testing.T) {
-	m, version := newMemory("uid"), "1"
+	m, version := newMemory("uid", mine), "1"
 	compiler, err := celenv.NewCompiler(celenv.Options{})
 	must(t, err)
 	queries := func(name string) *snapshot.TargetQuery {

@@ -198,7 +198,7 @@ func TestAReadingHasItsTime(t *testing.T) {
 		}
 	}
 	end("a reading of a run", func() {
-		p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
+		p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid", mine))
 		must(t, err)
 		p.clients = r.own
 		if _, unread, err := releaseOf(p).readCommitted(t.Context(), "web"); !errors.Is(unread, helm.ErrTooSlow) || err != nil {
@@ -215,7 +215,7 @@ func TestAReadingHasItsTime(t *testing.T) {
 // What is read of an open run's release ends so too, and is not taken for a release that cannot be read.
 func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	r := uninstalling(t)
-	p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid"))
+	p, err := r.openPass(t.Context(), r.cleaner(), r.key(), newMemory("uid", mine))
 	must(t, err)
 	p.clients = r.own
 	giveBack, asked := r.occupyReadings()

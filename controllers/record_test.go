@@ -72,12 +72,11 @@ func TestAForgedAccountIsNeverUsed(t *testing.T) {
 	o := ordered(t, 1, unchanged)
 	c := o.executor.pass.store.Stored.(*v1alpha1.Cleaner).DeepCopy()
 	c.Status.Run.Decides, c.Status.Run.ServiceAccountName = "v1:x", "admin"
-	o.executor.pass.r.opts.Lease = leads(false) // so that the record cannot be dropped
-	p, err := o.executor.pass.r.openPass(t.Context(), c, o.executor.pass.store.Key, newMemory(c.UID))
+	p, err := o.executor.pass.r.openPass(t.Context(), c, o.executor.pass.store.Key, newMemory(c.UID, lost)) // so that the record cannot be dropped
 	if err != nil {
 		t.Fatal(err)
 	}
-	if refusal, err := p.authority.verifyRecord(t.Context()); !errors.Is(err, cleanerstore.ErrNotLeader) || refusal.IsRefusal() {
+	if refusal, err := p.authority.verifyRecord(t.Context()); !errors.Is(err, cleanerstore.ErrNotOwner) || refusal.IsRefusal() {
 		t.Errorf("got %v, %v", refusal, err)
 	}
 	if p.clients != nil || p.mem.clients != nil {

@@ -607,7 +607,7 @@ func TestARequestForAReleaseNeedsAllRights(t *testing.T) {
 			c.Annotations[v1alpha1.AnnotationAuthor], c.Annotations[v1alpha1.AnnotationRequestedAt] = signed, "1"
 			c.Annotations[v1alpha1.AnnotationRequest], err = author.SignRequest(ring, c, asker, "", r.clock.Now())
 			must(t, err)
-			p := newPass(r.CleanerReconciler, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid"))
+			p := newPass(r.CleanerReconciler, c, types.NamespacedName{}, resolvedspec.Assignment{Work: c.Work()}, newMemory("uid", mine))
 			p.store.Ring, p.clients = ring, &clients.Set{}
 			must(t, p.triggers.SeeRequest(""))
 			p.triggers.JudgeRequest(t.Context())

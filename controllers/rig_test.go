@@ -38,6 +38,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -54,7 +55,7 @@ type rig struct {
 	store  client.WithWatch
 	events *heard
 	pods   *podServer
-	// lease says that this process leads.
+	// lease says that this process owns the Cleaner.
 	lease    bool
 	registry *prometheus.Registry
 }
@@ -87,7 +88,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 	sender, err := outbox.NewSender(outbox.Options{Clock: r.clock, Policy: outbox.Policy{AllowLoopback: true}, DeliveryChanged: func(types.NamespacedName) {}})
 	must(t, err)
 	opts := Options{
-		Clock: r.clock, Lease: r, Skew: skew.New(skew.Options{Clock: r.clock}), ActWithoutAuthor: true,
+		Clock: r.clock, Shards: owner{rig: r}, Skew: skew.New(skew.Options{Clock: r.clock}), ActWithoutAuthor: true,
 		MinInterval: DefaultMinInterval, Settle: DefaultSettle, FinishGrace: DefaultFinishGrace, ProtectedNamespaces: []string{"kube-system"},
 	}
 	r.CleanerReconciler = &CleanerReconciler{
@@ -140,8 +141,16 @@ func once() *v1alpha1.Cleaner {
 	}}
 }
 
-// Fresh says that this process leads.
-func (r *rig) Fresh() bool { return r.lease }
+// owner owns the Cleaner of a rig as long as the rig says so.
+type owner struct {
+	shards.Alone
+	*rig
+}
+
+// FindTenure returns the tenure of the Cleaner.
+func (o owner) FindTenure(types.NamespacedName) shards.Tenure {
+	return shards.NewTenure(1, func() bool { return o.lease })
+}
 
 // line has the Reconciler look at the Cleaner once, and says what came of it in one line: when it comes back, what it has
 // sent, which Pods are left, which Events and conditions say so, and what is recorded.

@@ -29,7 +29,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/controllers/internal/actionlog"
+	"github.com/vtex/cleaner/controllers/internal/cachedcleaners"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/credentials"
@@ -46,6 +46,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -53,8 +54,8 @@ import (
 type Options struct {
 	// Clock is the time; the real one if nil.
 	Clock clock.WithTickerAndDelayedExecution
-	// Lease says whether this process leads. Required.
-	Lease interface{ Fresh() bool }
+	// Shards says which Cleaners this process owns. Required.
+	Shards shards.Ownership
 	// Skew is what MeasureSkew has made of the manager's configuration. The clock is trusted if nil.
 	Skew *skew.Meter
 	// Namespace is the operator's own, in which nothing is ever touched.
@@ -137,7 +138,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the environment of expressions: %w", err)
 	}
-	count, err := registerMetrics(mgr, opts.Skew)
+	count, err := registerMetrics(mgr, &opts)
 	if err != nil {
 		return err
 	}
@@ -201,6 +202,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
+	opts.Shards.NotifyChanges(func(shard int) { cachedcleaners.WakeShard(context.Background(), r.client, shard, r.wake.Wake) }) //nolint:forbidigo // a cache is read
 	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
@@ -223,18 +225,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 }
 
 // registerMetrics registers the metrics of this process.
-func registerMetrics(mgr ctrl.Manager, clocks *skew.Meter) (*metrics.Metrics, error) {
+func registerMetrics(mgr ctrl.Manager, o *Options) (*metrics.Metrics, error) {
 	count, err := metrics.New(ctrlmetrics.Registry)
 	if err != nil {
 		return nil, err
 	}
-	return count, errors.Join(metrics.RegisterClockSkew(ctrlmetrics.Registry, clocks.EstimateSkew), metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
-		select {
-		case <-mgr.Elected():
-			return actionlog.ListReadiness(context.Background(), mgr.GetClient()) //nolint:forbidigo // a scrape has no context, and a cache is read
-		default: // another process says it
-			return nil, nil
-		}
+	return count, errors.Join(metrics.RegisterClockSkew(ctrlmetrics.Registry, o.Skew.EstimateSkew), metrics.RegisterShards(ctrlmetrics.Registry, o.Shards.CountOwned), metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
+		return cachedcleaners.ListReadiness(context.Background(), mgr.GetClient(), o.Shards) //nolint:forbidigo // a scrape has no context, and a cache is read
 	}))
 }
 

@@ -406,8 +406,8 @@ func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.executor.p
 // MaySend is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
 // on was read lately.
 func (o *stepGuard) MaySend(ctx context.Context) error {
-	if !o.executor.pass.r.opts.Lease.Fresh() {
-		return cleanerstore.ErrNotLeader
+	if !o.executor.pass.mem.tenure.Fresh() {
+		return cleanerstore.ErrNotOwner
 	}
 	c, err := o.executor.pass.r.knownCleaner(ctx, o.executor.pass.store.Key)
 	if err != nil {

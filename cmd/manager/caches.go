@@ -23,23 +23,23 @@ import (
 // cacheRetry is how long the operator waits before it tries again to watch a kind of ours.
 const cacheRetry = time.Second
 
-// cacheSync fills the caches of Cleaners, ClusterCleaners and templates as soon as the process starts, also in a replica that waits for the
-// Lease, so that it can act at once when it leads. The process is not ready before.
+// cacheSync fills the caches of Cleaners, ClusterCleaners and templates as soon as the process starts, also of those that other
+// replicas own, so that it can act at once when it takes their shards. The process is not ready before, and owns nothing.
 type cacheSync struct {
 	cache  interface{ cache.Informers }
 	synced atomic.Bool
 }
 
-// addCacheCheck makes a manager ready when its caches are synced.
-func addCacheCheck(mgr ctrl.Manager) error {
+// addCacheCheck makes a manager ready when its caches are synced, and returns the check.
+func addCacheCheck(mgr ctrl.Manager) (*cacheSync, error) {
 	s := &cacheSync{cache: mgr.GetCache()}
 	if err := mgr.Add(s); err != nil {
-		return fmt.Errorf("cannot add the caches to the manager: %w", err)
+		return nil, fmt.Errorf("cannot add the caches to the manager: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("caches", s.checkReady); err != nil {
-		return fmt.Errorf("cannot add a readiness check: %w", err)
+		return nil, fmt.Errorf("cannot add a readiness check: %w", err)
 	}
-	return nil
+	return s, nil
 }
 
 // NeedLeaderElection is false: all replicas fill their caches.

@@ -81,36 +81,31 @@ func (m manager) Start(context.Context) error { return m.err }
 
 // lease notes whether it was released.
 type lease struct {
-	stale    bool
 	released bool
 	err      error
 }
-
-func (l *lease) Fresh() bool { return !l.stale }
 
 func (l *lease) Release(ctx context.Context) error {
 	l.released = ctx.Err() == nil
 	return l.err
 }
 
-// What did not stop in time may still write: only the Lease's end lets another process lead then.
+// What did not stop in time may still write: only when the Lease expires, other processes own what this one did.
 func TestReleaseOnlyWhenAllHasStopped(t *testing.T) {
 	late := errors.New("failed waiting for all runnables to end")
 	for name, tc := range map[string]struct {
 		stopped, released error
 		waits             time.Duration
-		stale             bool
 		want              bool
 	}{
-		"Stopped":      {nil, nil, time.Second, false, true},
-		"NotReleased":  {nil, errors.New("the API server is gone"), time.Second, false, true},
-		"Late":         {late, nil, time.Second, false, false},
-		"WaitsForNone": {nil, nil, 0, false, false}, // as with --shutdown-timeout=0
-		"Lost":         {nil, nil, time.Second, true, false},
+		"Stopped":      {nil, nil, time.Second, true},
+		"NotReleased":  {nil, errors.New("the API server is gone"), time.Second, true},
+		"Late":         {late, nil, time.Second, false},
+		"WaitsForNone": {nil, nil, 0, false}, // as with --shutdown-timeout=0
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		stop() // as a signal does
-		l := &lease{err: tc.released, stale: tc.stale}
+		l := &lease{err: tc.released}
 		err := runUntilStopped(ctx, manager{tc.stopped}, l, tc.waits)
 		if l.released != tc.want || !errors.Is(err, cmp.Or(tc.stopped, tc.released)) {
 			t.Errorf("%s: released: %t, %v", name, l.released, err)

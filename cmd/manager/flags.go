@@ -24,10 +24,9 @@ import (
 )
 
 const (
-	// leaseName is the Lease that replicas of the operator compete for, and on which is noted that there was a signing key.
+	// leaseName is the Lease by which earlier versions elect a leader, and which replicas hold together. It notes that there was a signing key. The names
+	// of the other Leases begin with it.
 	leaseName = "cleaner.vtex.dev"
-	// renewDeadline is controller-runtime's default. The lock's client uses it as its timeout.
-	renewDeadline = 10 * time.Second
 	// minClockSkew is the smallest skew that the operator can measure: a Date has whole seconds, and a response takes time.
 	minClockSkew = 2 * time.Second
 	// minMemory is what the operator needs without objects, in bytes.
@@ -97,8 +96,8 @@ type sinkRanges struct{ allow, deny []string }
 // declareFlags returns the flags, which set fields of f, and the others.
 func (f *flags) declareFlags(sinks *sinkRanges, memory *resource.QuantityValue) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: its Lease is there, and it is protected (default: the namespace of its Pod)")
-	fs.BoolVar(&f.leaderElect, "leader-elect", true, "let only one replica at a time act")
+	fs.StringVar(&f.namespace, "namespace", "", "namespace of the operator: its Leases are there, and it is protected (default: the namespace of its Pod)")
+	fs.BoolVar(&f.leaderElect, "leader-elect", true, "divide the Cleaners among replicas, by Leases; if false, this process acts for all, and must be the only one")
 	fs.StringVar(&f.metricsAddress, "metrics-bind-address", ":8443", "address on which metrics are served over HTTPS, to callers that may get /metrics; 0 turns them off")
 	fs.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics (default: a self-signed certificate)")
 	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "address on which /healthz and /readyz are served; 0 turns them off")

@@ -27,8 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -44,8 +44,8 @@ import (
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/controllers/cachetrim"
 	"github.com/vtex/cleaner/controllers/jsontrim"
-	"github.com/vtex/cleaner/controllers/leaderlease"
 	"github.com/vtex/cleaner/controllers/requestdeadline"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/signing/keyring"
 	"github.com/vtex/cleaner/webhooks"
 	"github.com/vtex/cleaner/webhooks/serving"
@@ -80,12 +80,12 @@ func runManager(args []string, stdout io.Writer) error {
 	jsontrim.LimitDepth(config)
 	requestdeadline.LimitRequests(config, requestdeadline.RequestLimit)
 	skew := controllers.MeasureSkew(config, f.maxClockSkew, clock.RealClock{}) // before any client uses config
-	mgr, lease, err := newManager(config, f)
+	mgr, owned, err := newManager(config, f)
 	if err != nil {
 		return err
 	}
 	opts := f.options
-	opts.Lease, opts.Skew = lease, skew
+	opts.Shards, opts.Skew = owned, skew
 	opts.Namespace = f.namespace
 	opts.ProtectedNamespaces = append(opts.ProtectedNamespaces, f.namespace)
 	keys, err := newKeyring(mgr, f)
@@ -102,35 +102,36 @@ func runManager(args []string, stdout io.Writer) error {
 		}
 	}
 	log.Info("Starting", "version", version.Get().String(), "namespace", f.namespace, "leaderElection", f.leaderElect, "protectedNamespaces", opts.ProtectedNamespaces)
-	return runUntilStopped(ctrl.SetupSignalHandler(), mgr, lease, f.shutdownTimeout)
+	return runUntilStopped(ctrl.SetupSignalHandler(), mgr, owned, f.shutdownTimeout)
 }
 
-// leadership is the lease of this process.
-type leadership interface {
-	// Fresh reports that this process leads, for all that it can know.
-	Fresh() bool
-	// Release lets another process lead.
+// ownership is what this process owns.
+type ownership interface {
+	shards.Ownership
+	// Release lets other processes own it.
 	Release(ctx context.Context) error
 }
 
-// releaseTimeout bounds the requests that release the Lease. If they fail, the Lease expires.
+// releaseTimeout bounds the requests that release what this process owns. If they fail, its Lease expires.
 const releaseTimeout = 5 * time.Second
 
-// runUntilStopped runs the manager until ctx ends, then releases the Lease, but only after all parts of the manager have stopped: until then
-// they can still write. If one does not stop in time, the Lease has to expire. A manager says nothing of parts that did not stop if it waits
-// for none, or if the leadership was lost meanwhile.
+// runUntilStopped runs the manager until ctx ends, then releases what this process owns, but only after all parts of the manager have stopped: until
+// then they can still write. If one does not stop in time, the Lease has to expire. A manager says nothing of parts that did not stop if it waits
+// for none.
 func runUntilStopped(ctx context.Context, mgr interface {
 	Start(ctx context.Context) error
-}, lease leadership, waits time.Duration) error {
+}, owned interface {
+	Release(ctx context.Context) error
+}, waits time.Duration) error {
 	if err := mgr.Start(ctx); err != nil {
 		return err
 	}
-	if waits == 0 || !lease.Fresh() {
+	if waits == 0 {
 		return nil
 	}
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	return lease.Release(releasing)
+	return owned.Release(releasing)
 }
 
 // newLog returns a log of JSON lines that drops none. controller-runtime's log drops lines when more than a hundred in a
@@ -143,15 +144,6 @@ func newLog(w io.Writer, verbosity int8) logr.Logger {
 	return zapr.NewLogger(uberzap.New(core, uberzap.AddStacktrace(zapcore.ErrorLevel)))
 }
 
-// alwaysLeads is the lease of a process without leader election.
-type alwaysLeads struct{}
-
-// Fresh reports that this process leads.
-func (alwaysLeads) Fresh() bool { return true }
-
-// Release does nothing: no other process waits.
-func (alwaysLeads) Release(context.Context) error { return nil }
-
 // ownManager is a manager whose clients drop what the operator does not read of its own kinds. Others make theirs of its configuration, and
 // read all: what Cleaners select may be Cleaners.
 type ownManager struct {
@@ -162,8 +154,8 @@ type ownManager struct {
 // GetConfig returns the configuration of clients that read all.
 func (m *ownManager) GetConfig() *rest.Config { return m.config }
 
-// newManager returns a manager with probes, metrics behind authentication, and leader election.
-func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error) {
+// newManager returns a manager with probes and metrics behind authentication, and what this process owns.
+func newManager(config *rest.Config, f *flags) (ctrl.Manager, ownership, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} { // the signing keys are a Secret, noted on a Lease
 		if err := add(scheme); err != nil {
@@ -174,7 +166,7 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 		Scheme:                  scheme,
 		Metrics:                 metricsserver.Options{BindAddress: "0"}, // serveMetrics serves them
 		HealthProbeBindAddress:  "0",                                     // serving.Probes serves them
-		LeaderElection:          f.leaderElect,
+		LeaderElection:          false,                                   // shards are divided instead
 		GracefulShutdownTimeout: &f.shutdownTimeout,
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true, DefaultTransform: cachetrim.TrimObject,
@@ -182,16 +174,6 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 				Namespaces: map[string]cache.Config{f.namespace: {}}, Field: fields.OneTermEqualSelector("metadata.name", f.signingSecret),
 			}},
 		},
-	}
-	var lease leadership = alwaysLeads{}
-	if f.leaderElect {
-		lock, err := newLock(config, f)
-		if err != nil {
-			return nil, nil, err
-		}
-		fenced := leaderlease.NewLease(lock, clock.RealClock{})
-		options.LeaderElectionResourceLockInterface = fenced
-		lease = fenced
 	}
 	own := rest.CopyConfig(config)
 	cachetrim.LimitMetadata(own)
@@ -206,13 +188,15 @@ func newManager(config *rest.Config, f *flags) (ctrl.Manager, leadership, error)
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("cannot add a health check: %w", err)
 	}
-	if err := addCacheCheck(mgr); err != nil {
+	caches, err := addCacheCheck(mgr)
+	if err != nil {
 		return nil, nil, err
 	}
 	if err := serveMetrics(mgr, f); err != nil {
 		return nil, nil, err
 	}
-	return mgr, lease, nil
+	owned, err := newOwnership(config, mgr, f, func() bool { return caches.checkReady(nil) == nil })
+	return mgr, owned, err
 }
 
 // maxScrapes is how many requests for metrics the server answers at a time.
@@ -266,17 +250,27 @@ func newKeyring(mgr ctrl.Manager, f *flags) (*keyring.Keyring, error) {
 	return keys, nil
 }
 
-// newLock returns the lock of the leader election.
-func newLock(config *rest.Config, f *flags) (resourcelock.Interface, error) {
+// newOwnership returns what this process owns: a share of the Cleaners, or all without leader election.
+func newOwnership(config *rest.Config, mgr ctrl.Manager, f *flags, ready func() bool) (ownership, error) {
+	if !f.leaderElect {
+		return shards.Alone{}, nil
+	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the host's name: %w", err)
 	}
-	identity := host + "_" + string(uuid.NewUUID()) // two processes on one host must differ
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, f.namespace, leaseName,
-		resourcelock.ResourceLockConfig{Identity: identity}, config, renewDeadline)
+	renewing := rest.CopyConfig(config)
+	renewing.QPS = -1 // a few requests every two seconds
+	client, err := coordinationclient.NewForConfig(renewing)
 	if err != nil {
-		return nil, fmt.Errorf("cannot create the lock of the leader election: %w", err)
+		return nil, fmt.Errorf("cannot make a client for Leases: %w", err)
 	}
-	return lock, nil
+	owned := shards.New(shards.Options{
+		Client: client, Namespace: f.namespace, Name: leaseName, Identity: host + "_" + string(uuid.NewUUID()), // two processes on one host must differ
+		Ready: ready, Clock: clock.RealClock{}, Log: mgr.GetLogger().WithName("shards"),
+	})
+	if err := mgr.Add(owned); err != nil {
+		return nil, fmt.Errorf("cannot add the shards to the manager: %w", err)
+	}
+	return owned, nil
 }

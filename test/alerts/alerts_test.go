@@ -59,7 +59,7 @@ func TestAlerts(t *testing.T) {
 		name string
 		play func(*rig)
 	}{
-		{"NoLeader", noLeader}, {"Quiet", quiet}, {"NotReady", notReady}, {"ActionsRefused", refused}, {"SinkFails", sinkFails}, {"RunsNotCompleted", notCompleted}, {"ExpressionsFail", expressionsFail},
+		{"ShardsUnowned", shardsUnowned}, {"Quiet", quiet}, {"NotReady", notReady}, {"ActionsRefused", refused}, {"SinkFails", sinkFails}, {"RunsNotCompleted", notCompleted}, {"ExpressionsFail", expressionsFail},
 		{"Findings", findings}, {"ClockSkew", clockSkew}, {"ProofsFail", proofsFail}, {"OperatorDown", down}, {"Dashboard", dashboard}, {"WatchTooLarge", tooLarge},
 	}
 	for _, s := range scenarios { // each continues where the one before ended
@@ -86,22 +86,22 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// noLeader leaves the Lease with a holder that is gone.
-func noLeader(r *rig) {
+// shardsUnowned leaves the Lease of earlier versions with a holder that is gone.
+func shardsUnowned(r *rig) {
 	r.apply(fmt.Sprintf(`
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: cleaner.vtex.dev, namespace: cleaner-system}
 spec: {holderIdentity: gone, leaseDurationSeconds: 36000, acquireTime: %[1]q, renewTime: %[1]q, leaseTransitions: 1}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")))
 	r.start()
-	r.scrape("no replica leads", is("leader_election_master_status", 0))
+	r.scrape("no replica owns anything", is("cleaner_shards", 0))
 	r.pass(9 * time.Minute)
-	r.ends("CleanerNoLeader")
+	r.ends("CleanerShardsUnowned")
 	r.pass(2 * time.Minute)
-	r.fires("CleanerNoLeader")
-	r.follow("CleanerNoLeader")
-	r.leads()
-	r.ends("CleanerNoLeader")
+	r.fires("CleanerShardsUnowned")
+	r.follow("CleanerShardsUnowned")
+	r.owns()
+	r.ends("CleanerShardsUnowned")
 }
 
 // quiet shows that no alert fires while the operator does what it should.
@@ -283,7 +283,7 @@ func down(r *rig) {
 	r.fires("CleanerOperatorDown")
 	r.follow("CleanerOperatorDown")
 	r.start("--memory-limit=64Mi") // for tooLarge
-	r.leads()
+	r.owns()
 	r.ends("CleanerOperatorDown")
 }
 

@@ -188,13 +188,13 @@ func (r *rig) restart() {
 	r.show(nil)
 	r.pass(2 * time.Minute)
 	r.start()
-	r.leads()
+	r.owns()
 }
 
-// leads waits until the operator leads.
-func (r *rig) leads() {
+// owns waits until the operator owns all shards.
+func (r *rig) owns() {
 	r.Helper()
-	r.scrape("it leads", is("leader_election_master_status", 1))
+	r.scrape("it owns all", is("cleaner_shards", 16))
 }
 
 // run runs a command in a shell.

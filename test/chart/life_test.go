@@ -6,6 +6,7 @@ package chart
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/test/operator"
 )
 
@@ -349,11 +351,14 @@ func (l *lab) leaves(before sets.Set[string], templates []string) {
 		"CustomResourceDefinition /cleanertemplates.cleaner.vtex.dev",
 		"APIService /v1alpha1.cleaner.vtex.dev", "APIService /v1alpha.cleaner.vtex.dev", // made by the API server for the CRDs
 		"Cleaner default/later", "ClusterCleaner /ancient", "ClusterCleaner /orphaned",
-		"Lease "+namespace+"/cleaner.vtex.dev",     // made by the operator
+		"Lease "+namespace+"/cleaner.vtex.dev", "Lease "+namespace+"/cleaner.vtex.dev-replica-0", // made by the operator, as those of shards
 		"Secret "+namespace+"/cleaner-signing-key", // made by the operator: with it the authors of what is left stay known
 	)
 	for _, t := range templates {
 		want.Insert("CleanerTemplate /" + t)
+	}
+	for shard := range shards.Count {
+		want.Insert(fmt.Sprintf("Lease %s/cleaner.vtex.dev-shard-%d", namespace, shard))
 	}
 	l.eventually("the uninstall leaves what is precious, and nothing else", func(context.Context) (string, error) {
 		return cmp.Diff(sets.List(want), sets.List(l.everything().Difference(before))), nil

@@ -9,15 +9,11 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/operator"
 )
 
-// lone are the arguments of an operator that nobody competes with: it need not wait for the lease of one that was killed.
+// lone are the arguments of an operator that nobody competes with: it need not wait until the Lease of one that was killed expires.
 func lone() []string { return append(quick(), "--leader-elect=false") }
 
 // operators are those that a test itself runs, beside or instead of the shared one.
@@ -92,44 +88,65 @@ func tail(path string) string {
 	return strings.Join(lines[max(0, len(lines)-12):], "\n")
 }
 
-// leader is the identity of the process that leads.
-func (o *operators) leader() string {
+// owner is the identity of the process that owns the Cleaners of the test; empty if none does.
+func (o *operators) owner() string {
 	o.l.Helper()
-	leases := &unstructured.UnstructuredList{}
-	leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
-	if err := o.l.List(o.l.ctx, leases, client.InNamespace(operator.Namespace)); err != nil {
-		o.l.Fatal(err)
-	}
-	if len(leases.Items) != 1 {
-		o.l.Fatalf("%d Leases in %s, want 1", len(leases.Items), operator.Namespace)
-	}
-	holder, _, err := unstructured.NestedString(leases.Items[0].Object, "spec", "holderIdentity")
+	owner, err := operator.FindOwner(o.l.ctx, o.l, o.l.ns)
 	if err != nil {
 		o.l.Fatal(err)
 	}
-	return holder
+	return owner
 }
 
-// follows waits until somebody else leads.
-func (o *operators) follows(leader string) {
+// countShards counts the shards of each process that owns some.
+func (o *operators) countShards() map[string]int {
 	o.l.Helper()
-	o.l.eventually("another process leads", func() string {
-		if now := o.leader(); now == leader || now == "" {
-			return fmt.Sprintf("the leader is %q", now)
+	owners, err := operator.ListOwners(o.l.ctx, o.l)
+	if err != nil {
+		o.l.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, owner := range owners {
+		out[owner]++
+	}
+	return out
+}
+
+// owned waits until a process owns the Cleaners of the test, and returns its identity.
+func (o *operators) owned() string {
+	o.l.Helper()
+	owner := ""
+	o.l.eventually("a process owns the Cleaners", func() string {
+		if owner = o.owner(); owner == "" {
+			return "none does"
+		}
+		return ""
+	})
+	return owner
+}
+
+// follows waits until another process owns the Cleaners of the test.
+func (o *operators) follows(before string) {
+	o.l.Helper()
+	o.l.eventually("another process owns the Cleaners", func() string {
+		if now := o.owner(); now == before || now == "" {
+			return fmt.Sprintf("the owner is %q", now)
 		}
 		return ""
 	})
 }
 
-// ends waits until a process has ended by itself.
-func (o *operators) ends(p *operator.Process) {
+// givesUp waits until a process that was paused notices that it owns nothing.
+func (o *operators) givesUp(p *operator.Process) {
 	o.l.Helper()
-	select {
-	case <-p.Exited():
-	case <-time.After(patience):
-		o.l.Fatalf("it runs, although it does not lead any more; its log:\n%s", tail(p.LogPath))
-	}
-	if p.ExitCode() == 0 {
-		o.l.Errorf("a process that lost the leadership ended as if nothing had happened; its log:\n%s", tail(p.LogPath))
-	}
+	o.l.eventually("it owns nothing", func() string {
+		text, err := os.ReadFile(p.LogPath)
+		if err != nil {
+			return err.Error()
+		}
+		if !strings.Contains(string(text), `"owned":0,`) {
+			return "it does not say so; its log:\n" + tail(p.LogPath)
+		}
+		return ""
+	})
 }

@@ -869,7 +869,7 @@ func TestACrashAtAnEvictionConverges(t *testing.T) {
 	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 }
 
-func TestTheLeaderIsKilledWhileARuleActs(t *testing.T) {
+func TestTheOwnerIsKilledWhileARuleActs(t *testing.T) {
 	l := newLab(t, alone(t))
 	s := l.sink()
 	first := l.operators.run(l.binary, quick()...)
@@ -877,11 +877,11 @@ func TestTheLeaderIsKilledWhileARuleActs(t *testing.T) {
 	l.labelled(map[string]string{"state": "stale"}, "a", "b", "c", "d", "e", "f")
 	l.apply(cleanerYAML("c", stays(s.URL, slowly)))
 	l.trail.begun()
-	leader := l.operators.leader()
+	owner := l.operators.owned()
 	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	l.operators.follows(leader)
+	l.operators.follows(owner)
 	l.leaves()
 	l.trail.deletedOnce()
 	l.eventually("each object is counted", func() string {
@@ -893,22 +893,22 @@ func TestTheLeaderIsKilledWhileARuleActs(t *testing.T) {
 	})
 }
 
-// The leader is paused right before a request, until another one has done all, and somebody has made the object anew, to
+// The owner is paused right before a request, until another one has done all, and somebody has made the object anew, to
 // stay.
-func TestAPausedLeaderOfACleanerThatStays(t *testing.T) {
+func TestAPausedOwnerOfACleanerThatStays(t *testing.T) {
 	l := newLab(t, alone(t))
 	l.labelled(map[string]string{"state": "stale"}, "evidence")
 	l.apply(cleanerYAML("c", stays("", strings.Replace(slowly, "{actionsPerSecond: 1}", "{actionsPerSecond: 100}", 1))))
 	old := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before a DELETE", 1, quick()...)
-	leader := l.operators.leader()
+	owner := l.operators.owned()
 	l.operators.run(l.binary, quick()...)
-	l.operators.follows(leader)
+	l.operators.follows(owner)
 	l.leaves()
 	l.labelled(map[string]string{"state": "used"}, "evidence")
 	if err := old.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	l.operators.ends(old)
+	l.operators.givesUp(old)
 	l.leaves("evidence")
 	l.trail.deletedOnce()
 }

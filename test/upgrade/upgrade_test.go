@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -274,19 +273,19 @@ func (l *lab) serve(v version) {
 }
 
 // follow has another version, whose CRDs are there, take the place of the one that runs, as a Deployment does it: it starts and
-// serves the webhook, and then the old one ends. Between the end of that and the Lease's, something may happen.
+// serves the webhook, and then the old one ends. Before the new one takes the Cleaners, something may happen.
 func (l *lab) follow(v version, user client.Client, between func()) {
 	l.Helper()
-	leader := l.leader()
+	owner := l.owner()
 	manager := l.run(v)
 
-	// Both run: what a user writes to the new one, the old one does, which leads.
+	// Both run: what a user writes to the new one, the old one does, which owns them.
 	name := fmt.Sprintf("overlap-%d", l.runs)
 	l.apply(user, fmt.Sprintf(configMap, name, name))
 	l.apply(user, fmt.Sprintf(deletes, name, "", "ConfigMap", ""))
 	l.gone("Cleaner", name)
-	if now := l.leader(); now != leader {
-		l.Errorf("%s leads, while %s, which led, is there", now, leader)
+	if now := l.owner(); now != owner {
+		l.Errorf("%s owns the Cleaners, while %s, which did, is there", now, owner)
 	}
 	l.must(l.manager.Signal(syscall.SIGTERM))
 	select {
@@ -296,23 +295,20 @@ func (l *lab) follow(v version, user client.Client, between func()) {
 	}
 	between()
 	l.manager = manager
-	l.eventually("the version "+v.name+" leads", func() string {
-		if now := l.leader(); now == leader || now == "" {
-			return fmt.Sprintf("the leader is %q", now)
+	l.eventually("the version "+v.name+" owns the Cleaners", func() string {
+		if now := l.owner(); now == owner || now == "" {
+			return fmt.Sprintf("the owner is %q", now)
 		}
 		return ""
 	})
 }
 
-// leader is who holds the Lease: both versions compete for the same one.
-func (l *lab) leader() string {
+// owner is who owns the Cleaners: both versions divide them in the same way.
+func (l *lab) owner() string {
 	l.Helper()
-	leases := &coordinationv1.LeaseList{}
-	l.must(l.List(l.Context(), leases, client.InNamespace(operator.Namespace)))
-	if len(leases.Items) != 1 || leases.Items[0].Name != "cleaner.vtex.dev" || leases.Items[0].Spec.HolderIdentity == nil {
-		l.Fatalf("the Leases are %+v", leases.Items)
-	}
-	return *leases.Items[0].Spec.HolderIdentity
+	owner, err := operator.FindOwner(l.Context(), l, l.ns)
+	l.must(err)
+	return owner
 }
 
 // keys are the keys that authors and records are signed with.

@@ -30,8 +30,8 @@ import (
 )
 
 var (
-	// ErrNotLeader keeps a process that may have lost the leadership from writing and deleting.
-	ErrNotLeader = errors.New("this process has not renewed its leader election Lease recently")
+	// ErrNotOwner keeps a process that may have lost the leadership from writing and deleting.
+	ErrNotOwner = errors.New("this process no longer owns the Cleaner: it has not renewed its Lease lately, or another replica owns it")
 	// ErrOutdated says that a request was not sent, or a report not written, because the Cleaner has changed, the reads are too old, the
 	// clock is suspected, or the process shuts down. The next pass starts again.
 	ErrOutdated = errors.New("the Cleaner, or what was read for it, is no longer current")
@@ -86,10 +86,10 @@ func (m *Memory) rememberRecord(s *v1alpha1.CleanerStatus) {
 }
 
 // writeCleaner writes a change of the Cleaner that decides something. It fails on a conflict, and never sends from a process that may no
-// longer be the leader. before is the part of what was read that may change: the rest, which may be thousands of rows, is not compared.
+// longer own the Cleaner. before is the part of what was read that may change: the rest, which may be thousands of rows, is not compared.
 func (p *Store) writeCleaner(before v1alpha1.Owner, send func(c v1alpha1.Owner, from client.Patch) error, change func(c v1alpha1.Owner) error) error {
 	if !p.API.Lease.Fresh() {
-		return ErrNotLeader
+		return ErrNotOwner
 	}
 	next := before.DeepCopyOwner()
 	if err := change(next); err != nil {
@@ -275,7 +275,7 @@ func (p *Store) WriteReport(ctx context.Context, now time.Time, counters *v1alph
 		return false, due, nil
 	}
 	if !p.API.Lease.Fresh() {
-		return false, time.Time{}, ErrNotLeader
+		return false, time.Time{}, ErrNotOwner
 	}
 	patch, err := p.reportPatch()
 	if err != nil {

@@ -315,7 +315,7 @@ func TestSendReport(t *testing.T) {
 		}},
 		"NotLeader": {change: func(o *Store) {
 			o.Draft.State().ObservedGeneration, o.API.Lease = 3, leading(false)
-		}, err: ErrNotLeader},
+		}, err: ErrNotOwner},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := read(t)

@@ -172,6 +172,16 @@ func NewHandler(g prometheus.Gatherer) http.Handler {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
 }
 
+// RegisterShards registers a gauge of how many shards of the Cleaners this process owns.
+func RegisterShards(r prometheus.Registerer, count func() int) error {
+	if err := r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "cleaner_shards", Help: "Shards of the Cleaners that this replica owns. All replicas together own 16.",
+	}, func() float64 { return float64(count()) })); err != nil {
+		return fmt.Errorf("cannot register a metric: %w", err)
+	}
+	return nil
+}
+
 // RegisterClockSkew registers a gauge of how far the clocks are apart.
 func RegisterClockSkew(r prometheus.Registerer, skew func() time.Duration) error {
 	g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

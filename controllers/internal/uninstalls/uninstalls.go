@@ -247,7 +247,7 @@ func (j *uninstallGuard) logIntent(verb string, ref plan.Ref) {
 // knownCleaner returns the Cleaner as the watch knows it, if its run may continue.
 func (j *uninstallGuard) knownCleaner() (v1alpha1.Owner, error) {
 	if !j.Lease.Fresh() {
-		return nil, cleanerstore.ErrNotLeader
+		return nil, cleanerstore.ErrNotOwner
 	}
 	c, err := j.FindCleaner(j.ctx, j.Key)
 	if err != nil {

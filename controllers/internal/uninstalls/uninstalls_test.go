@@ -133,7 +133,7 @@ func TestWhatKeepsAnUninstallFromItsNextRequest(t *testing.T) {
 		},
 		"Suspended": {change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, start: "the Cleaner is suspended", proceed: "the Cleaner is suspended"},
 		"Another":   {change: func(c *v1alpha1.Cleaner) { c.UID = "other" }, start: "the Cleaner is gone", proceed: "the Cleaner is gone"},
-		"NotLeader": {here: func(j *Job) { j.Lease = leading(false) }, start: cleanerstore.ErrNotLeader.Error(), proceed: cleanerstore.ErrNotLeader.Error()},
+		"NotLeader": {here: func(j *Job) { j.Lease = leading(false) }, start: cleanerstore.ErrNotOwner.Error(), proceed: cleanerstore.ErrNotOwner.Error()},
 		"Clock":     {here: func(j *Job) { j.SuspectClock = func() string { return "the clock" } }, start: "the clock", proceed: "the clock"},
 		"Late":      {here: func(j *Job) { j.ConfirmedAt = now.Add(-life.ConfirmationServes) }, start: errStale.Error()},
 		"Unmarked":  {here: func(j *Job) { j.Start = false }, start: "the release no longer has the mark of this uninstall"},
