@@ -6,11 +6,8 @@ package screen
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -26,8 +23,9 @@ type Screen struct {
 	Writer *os.File
 
 	t       *testing.T
-	reader  *os.File
 	written bytes.Buffer
+	// parts are what the terminal has got; it is closed when no program writes there any longer.
+	parts <-chan []byte
 }
 
 // Open opens a terminal that is so wide.
@@ -38,34 +36,51 @@ func Open(t *testing.T, columns uint16) *Screen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { reader.Close(); writer.Close() })
+	t.Cleanup(func() { writer.Close(); reader.Close() })
 	if err := pty.Setsize(writer, &pty.Winsize{Rows: 24, Cols: columns}); err != nil {
 		t.Fatal(err)
 	}
-	return &Screen{Writer: writer, t: t, reader: reader}
+	parts := make(chan []byte)
+	go func() { // a read of a terminal has no deadline
+		defer close(parts)
+		for {
+			part := make([]byte, 4096)
+			n, err := reader.Read(part)
+			if err != nil { // no program is left
+				return
+			}
+			select {
+			case parts <- part[:n]:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return &Screen{Writer: writer, t: t, parts: parts}
 }
 
 // WaitForLine reads what is written until the screen ends with a line.
 func (s *Screen) WaitForLine(last string) {
 	s.t.Helper()
-	if err := s.reader.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		s.t.Fatal(err)
-	}
-	part := make([]byte, 4096)
+	late := time.After(patience)
 	for lines := s.ListLines(); lines[len(lines)-1] != last; lines = s.ListLines() {
-		n, err := s.reader.Read(part)
-		if err != nil {
-			s.t.Fatalf("%v: the screen shows\n%q\nand not %q", err, lines, last)
+		select {
+		case part, ok := <-s.parts:
+			if !ok {
+				s.t.Fatalf("at the end, the screen shows\n%q\nand not %q", lines, last)
+			}
+			s.written.Write(part)
+		case <-late:
+			s.t.Fatalf("the screen shows\n%q\nand not %q", lines, last)
 		}
-		s.written.Write(part[:n])
 	}
 }
 
 // ReadLines returns what a person sees when no program writes there any longer.
 func (s *Screen) ReadLines() []string {
 	s.t.Helper()
-	if _, err := io.Copy(&s.written, s.reader); err != nil && !errors.Is(err, syscall.EIO) { // which is how Linux says that no program is left
-		s.t.Fatal(err)
+	for part := range s.parts {
+		s.written.Write(part)
 	}
 	return s.ListLines()
 }

@@ -36,7 +36,7 @@ func NewStatusLine(to io.Writer) *StatusLine {
 		return nil
 	}
 	return &StatusLine{to: to, width: func() int {
-		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 { //nolint:gosec // a file descriptor is an int
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil && width > 0 {
 			return width
 		}
 		return defaultWidth

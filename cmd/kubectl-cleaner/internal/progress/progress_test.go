@@ -32,7 +32,7 @@ func TestLine(t *testing.T) {
 	if got := l.describe(); got != "" {
 		t.Errorf("after %s it shows %q", patience-time.Millisecond, got)
 	}
-	clock.Step(time.Millisecond)
+	clock.Step(refresh)
 	s.WaitForLine("Reading pods, 2s")
 	l.Count(500, 0)
 	clock.Step(time.Second)
@@ -56,7 +56,7 @@ func TestLine(t *testing.T) {
 	s.WaitForLine(`Done \x1b[2J\n, 1m5s`)
 	write("half ")
 	s.WaitForLine("half")
-	clock.Step(time.Second) // writes nothing into the line that another has begun
+	line.ReplaceText("nothing") // is written into a line that another has begun
 	write("a line\n")
 	s.WaitForLine("")
 	l.BeginStage("Evaluating %s", strings.Repeat("long", 40))
