@@ -49,14 +49,24 @@ type Name struct{ Namespace, Name string }
 
 // Commands are the commands of kubectl cleaner that pages call. They act with the user's rights.
 type Commands interface {
-	// MakePlan makes the plan of a stored Cleaner, with the counts of its rules. It changes nothing.
+	Answers
+	Changes
+}
+
+// Answers are the commands that change nothing.
+type Answers interface {
+	// MakePlan makes the plan of a stored Cleaner, with the counts of its rules.
 	MakePlan(context.Context, *unstructured.Unstructured) (*Plan, error)
-	// PrepareForecast returns what predicts stored Cleaners. It changes nothing.
+	// PrepareForecast returns what predicts stored Cleaners.
 	PrepareForecast(context.Context) (Predict, error)
-	// ExplainObject says what a stored Cleaner makes of an object: KIND/NAMESPACE/NAME. It changes nothing.
+	// ExplainObject says what a stored Cleaner makes of an object: KIND/NAMESPACE/NAME.
 	ExplainObject(ctx context.Context, u *unstructured.Unstructured, name string) (*whynot.Explanation, error)
-	// PrepareWaste returns what lists the objects that stored Cleaners want to take. It changes nothing.
+	// PrepareWaste returns what lists the objects that stored Cleaners want to take.
 	PrepareWaste(context.Context) (ListWanted, error)
+}
+
+// Changes are the commands that change a Cleaner.
+type Changes interface {
 	// SetSuspend suspends a Cleaner, or resumes it.
 	SetSuspend(ctx context.Context, of Name, suspend bool) error
 	// RequestEvaluation has the operator evaluate a Cleaner now.

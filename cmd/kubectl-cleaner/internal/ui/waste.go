@@ -105,11 +105,12 @@ func (c *wasteCount) addAll(ctx context.Context, s *Server, f filter) error {
 		return err
 	}
 	all := readMatching(ctx, s, f, &c.prediction)
-	for i, u := range all {
+	left := len(all)
+	for _, u := range all {
 		if ctx.Err() != nil {
-			c.addProblem("%s could not be planned in time: choose a namespace or a text.", countOf(len(all)-i, "Cleaner"))
-			return nil
+			break
 		}
+		left--
 		wanted, err := list(ctx, u)
 		if err != nil {
 			name := Name{u.GetNamespace(), u.GetName()}
@@ -118,6 +119,9 @@ func (c *wasteCount) addAll(ctx context.Context, s *Server, f filter) error {
 		}
 		c.cleaners++
 		c.addObjects(wanted)
+	}
+	if left > 0 {
+		c.addProblem("%s could not be planned in time: choose a namespace or a text.", countOf(left, "Cleaner"))
 	}
 	return nil
 }
