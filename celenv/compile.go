@@ -67,6 +67,9 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	for i := range spec.Rules {
 		p.rules = append(p.rules, b.compileRule(s, i, &spec.Rules[i]))
 	}
+	for i, r := range p.rules {
+		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
+	}
 	switch {
 	case b.interrupted:
 		return nil, nil
@@ -255,10 +258,10 @@ type scope struct {
 // Why a name cannot be read.
 const (
 	hiddenItem   = "only expressions about an item of a rule see it"
-	hiddenItems  = "only keep and patch.expression, which are about several items, see it"
+	hiddenItems  = "only keep, leave and patch.expression, which are about several items, see it"
 	hiddenLater  = "a variable sees only those before it"
 	hiddenOfRule = "it is a variable of a rule, and only expressions about an item of that rule see it"
-	hiddenGroup  = "keep is about a whole group: ask items"
+	hiddenGroup  = " is about a whole group: ask items"
 )
 
 // clone is a scope that can be changed.

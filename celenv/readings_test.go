@@ -117,6 +117,7 @@ func TestReadingsOfRules(t *testing.T) {
 		Name: "a", ForEach: "variables.failed", Variables: variablesOf([]string{"own: item.own"}),
 		When: "variables.own.x", For: "duration(" + at("for") + ")", ForKey: at("forKey"), GroupBy: "item.group", Unless: "object.unless", Key: at("key"), Reason: at("reason"),
 		OrderBy: []v1alpha1.OrderBy{{Expression: "item.order"}}, Keep: &intstr.IntOrString{Type: intstr.String, StrVal: "items.filter(i, i.keep).size()"},
+		Leave:   &intstr.IntOrString{Type: intstr.String, StrVal: "items.filter(i, i.leave).size()"},
 		Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: "item.confirm", Namespace: at("namespace")}},
 		Actions: []v1alpha1.RuleAction{{When: "item.acts", Object: "nodes.items[0]", Patch: &v1alpha1.PatchAction{Expression: `{"a": object.patched, "b": items.map(i, i.several)}`}}},
 	}
@@ -125,7 +126,7 @@ func TestReadingsOfRules(t *testing.T) {
 	w.CloudEventData = "config.data"
 	const identity = "apiVersion, %skind, metadata.name, metadata.namespace, metadata.uid, "
 	want := map[string]string{
-		"pods":   "acts, apiVersion, confirm, failed, for, forKey, group, keep, key, kind, metadata.name, metadata.namespace, metadata.uid, namespace, order, own.x, patched, reason, several, unless",
+		"pods":   "acts, apiVersion, confirm, failed, for, forKey, group, keep, key, kind, leave, metadata.name, metadata.namespace, metadata.uid, namespace, order, own.x, patched, reason, several, unless",
 		"nodes":  fmt.Sprintf(identity, "") + "patched",
 		"config": "data, patched",
 	}

@@ -49,7 +49,7 @@ func (p *ruleProgram) listExpressions() []*expression {
 
 // listDecisive gives the expressions of a rule that decide on items, and what is done with them; those that it leaves out are nil.
 func (p *ruleProgram) listDecisive() []*expression {
-	all := []*expression{p.forEach, p.when, p.forExpression, p.forKey, p.groupBy, p.keepExpression, p.unless, p.key, p.reason}
+	all := []*expression{p.forEach, p.when, p.forExpression, p.forKey, p.groupBy, p.keep.expression, p.leave.expression, p.unless, p.key, p.reason}
 	for _, o := range p.orderBy {
 		all = append(all, o.expression)
 	}
@@ -60,19 +60,22 @@ func (p *ruleProgram) listDecisive() []*expression {
 }
 
 // findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name: they are proved as a whole. Which
-// objects earlier rules claim decides too. The target of the rule's items needs no proof where the decision on one does not depend on others: a
+// objects rules claim that are decided earlier decides too, and with `leave` how many other rules delete. The target of the rule's items needs no proof where the decision on one does not depend on others: a
 // request carries the version of its item.
-func (s *scope) findUnprovenTargets(rule *v1alpha1.Rule, p *ruleProgram, earlier []*ruleProgram) (unproven []string) {
+func findUnprovenTargets(rules []v1alpha1.Rule, index int, programs []*ruleProgram) (unproven []string) {
+	rule, p := &rules[index], programs[index]
 	named := make(map[string]bool, len(rule.Confirm))
 	for _, c := range rule.Confirm { // one object of a target says nothing of how many there are
 		named[c.Target] = named[c.Target] || c.Name == "" || !slices.Contains(p.own, c.Target)
 	}
-	p.decisive = s.findDecisiveTargets(rule, p)
 	unproven = slices.DeleteFunc(slices.Clone(p.decisive), func(target string) bool {
 		return named[target] || named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)
 	})
-	for _, r := range earlier {
-		if r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) }) {
+	for i, r := range programs {
+		switch other := &rules[i]; {
+		case other.Leave == nil && rule.Leave != nil, i < index && other.Leave != nil && rule.Leave != nil:
+			unproven = append(append(unproven, r.own...), r.decisive...)
+		case i < index && other.Leave == nil && (r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) })):
 			unproven = append(unproven, r.decisive...)
 		}
 	}
@@ -81,7 +84,7 @@ func (s *scope) findUnprovenTargets(rule *v1alpha1.Rule, p *ruleProgram, earlier
 
 // findDecisiveTargets finds the targets on which the decision on an item depends besides the item.
 func (s *scope) findDecisiveTargets(rule *v1alpha1.Rule, p *ruleProgram) (decisive []string) {
-	alone := rule.GroupBy == "" && rule.Keep == nil && rule.Key == "" && p.forEach != nil && p.forEach.listsObjects &&
+	alone := rule.GroupBy == "" && rule.Keep == nil && rule.Leave == nil && rule.Key == "" && p.forEach != nil && p.forEach.listsObjects &&
 		!slices.ContainsFunc(rule.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" })
 	for _, x := range slices.DeleteFunc(p.listDecisive(), func(x *expression) bool { return x == nil }) {
 		for _, target := range x.targets {
@@ -245,7 +248,7 @@ func (p *ruleProgram) listUses() usage.Rule {
 			}
 		}
 	}
-	add(usage.ForScalar, p.when, p.forExpression, p.forKey, p.keepExpression, p.unless, p.key, p.reason)
+	add(usage.ForScalar, p.when, p.forExpression, p.forKey, p.keep.expression, p.leave.expression, p.unless, p.key, p.reason)
 	add(usage.ForAll, p.groupBy)
 	for _, o := range p.orderBy {
 		add(usage.ForScalar, o.expression)

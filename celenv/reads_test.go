@@ -74,6 +74,7 @@ func TestWhatARuleRestsOnIsProved(t *testing.T) {
 		"Held against each other": {"pods.items + nodes.items", "item.x in nodes.items.map(n, n.x)", "", nil, nil, []string{"nodes"}},
 		"Of no target":            {"params.list", "item in nodes.items", "", nil, nil, []string{"nodes"}},
 		"Kept":                    {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.Keep = &three }, nil, []string{"pods"}},
+		"Left":                    {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.Leave = &three }, nil, []string{"pods"}},
 		"Grouped":                 {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.GroupBy = "item.x" }, nil, []string{"pods"}},
 		"Grouped by another":      {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.GroupBy = "string(config)" }, nil, []string{"config", "pods"}},
 		"Ordered by another":      {"pods.items", "true", "", func(r *v1alpha1.Rule) { r.OrderBy = []v1alpha1.OrderBy{{Expression: "config"}} }, nil, []string{"config"}},
@@ -102,6 +103,23 @@ func TestWhatARuleRestsOnIsProved(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// With leave, what other rules delete decides too, wherever they stand; without it, what earlier rules over the same target claim.
+func TestTargetsOfOtherRules(t *testing.T) {
+	one := intstr.FromInt32(1)
+	named := func(name, forEach, when string, leave *intstr.IntOrString) v1alpha1.Rule {
+		return v1alpha1.Rule{Name: name, ForEach: forEach, When: when, Leave: leave, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+	}
+	p := compileWork(t, budget.Limits{}, podWork(nil,
+		named("left", "pods.items", "true", &one), named("plain", "pods.items", "config == null", nil), named("later", "pods.items", "true", nil), named("also", "nodes.items", "true", &one)))
+	var got [][]string
+	for _, r := range p.rules {
+		got = append(got, r.unprovenTargets)
+	}
+	if diff := cmp.Diff([][]string{{"config", "pods"}, {"config"}, {"config"}, {"config", "nodes", "pods"}}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -31,8 +31,7 @@ type ruleProgram struct {
 	forEach, when, forExpression, forKey, groupBy, unless, key, reason *expression
 	forConstant                                                        time.Duration // `for`, where it is a constant
 	orderBy                                                            []orderProgram
-	keepExpression                                                     *expression
-	keepConstant                                                       int // `keep`, where it is a constant
+	keep, leave                                                        countProgram
 	confirm                                                            []confirmProgram
 	joinedTargets                                                      []string // what a confirm of "*" reads, sorted
 	unprovenTargets                                                    []string // what the decision depends on and no confirm names
@@ -48,6 +47,13 @@ type orderProgram struct {
 type confirmProgram struct{ name, namespace *expression }
 
 type actionProgram struct{ when, object, patch *expression }
+
+// countProgram says how many items of a group stay: the constant, unless there is an expression.
+type countProgram struct {
+	name       string // of the field
+	constant   int
+	expression *expression
+}
 
 // compileRule compiles a rule.
 func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgram {
@@ -75,7 +81,7 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 		x := b.compileExpression(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, resulttype.Order)
 		p.orderBy = append(p.orderBy, orderProgram{expression: x, descending: o.Descending})
 	}
-	p.compileKeep(b, outer, at+".keep", r.Keep)
+	p.keep, p.leave = b.compileCount(outer, at, "keep", r.Keep), b.compileCount(outer, at, "leave", r.Leave)
 	p.unless = b.compileOptional(item, at+".unless", r.Unless, resulttype.Bool)
 	for j, c := range r.Confirm {
 		entry := fmt.Sprintf("%s.confirm[%d].", at, j)
@@ -94,7 +100,7 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	markHolding(p.forEach, p.when, p.forExpression, p.forKey, p.key)
 	p.own = item.findIteratedTargets(p.forEach)
 	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(p.own) == 1 && p.own[0] == name })
-	p.unprovenTargets = item.findUnprovenTargets(r, p, b.programs.rules)
+	p.decisive = item.findDecisiveTargets(r, p)
 	return p
 }
 
@@ -125,20 +131,22 @@ func (p *ruleProgram) compileFor(b *builder, s *scope, path, text string) {
 	}
 }
 
-// compileKeep compiles `keep`: a number, or an expression about a whole group.
-func (p *ruleProgram) compileKeep(b *builder, outer *scope, path string, keep *intstr.IntOrString) {
+// compileCount compiles `keep` and `leave`: a number, or an expression about a whole group.
+func (b *builder) compileCount(outer *scope, at, name string, count *intstr.IntOrString) countProgram {
+	p, path := countProgram{name: name}, at+"."+name
 	switch {
-	case keep == nil:
-	case keep.Type == intstr.Int && keep.IntVal < 0:
-		b.addInvalid(path, keep.String(), "must not be negative")
-	case keep.Type == intstr.Int:
-		p.keepConstant = int(keep.IntVal)
+	case count == nil:
+	case count.Type == intstr.Int && count.IntVal < 0:
+		b.addInvalid(path, count.String(), "must not be negative")
+	case count.Type == intstr.Int:
+		p.constant = int(count.IntVal)
 	default:
 		group := outer.clone()
 		delete(group.hidden, nameItems)
-		group.hidden[nameItem], group.hidden[nameObject] = hiddenGroup, hiddenGroup
-		p.keepExpression = b.compileExpression(group, path, keep.StrVal, resulttype.Int)
+		group.hidden[nameItem], group.hidden[nameObject] = name+hiddenGroup, name+hiddenGroup
+		p.expression = b.compileExpression(group, path, count.StrVal, resulttype.Int)
 	}
+	return p
 }
 
 // RuleEvaluation is one rule in an Evaluation.
@@ -486,9 +494,18 @@ func (i *Item) EvaluateActionObject(action int) (map[string]any, *expr.Error) {
 
 // EvaluateKeep says how many of a group stay: all of its items for which when holds. It is 0 where the rule does not say.
 func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *expr.Error) {
-	x := r.p.keepExpression
+	return r.evaluateCount(&r.p.keep, group)
+}
+
+// EvaluateLeave says how many of a group are left in all. It is 0 where the rule does not say.
+func (r *RuleEvaluation) EvaluateLeave(group []*Item) (int, *expr.Error) {
+	return r.evaluateCount(&r.p.leave, group)
+}
+
+func (r *RuleEvaluation) evaluateCount(p *countProgram, group []*Item) (int, *expr.Error) {
+	x := p.expression
 	if x == nil {
-		return r.p.keepConstant, nil
+		return p.constant, nil
 	}
 	e := r.e
 	r.bindItems(group)
@@ -502,7 +519,7 @@ func (r *RuleEvaluation) EvaluateKeep(group []*Item) (int, *expr.Error) {
 		n, ok = types.Int(min(u, math.MaxInt)), true
 	}
 	if !ok || n < 0 {
-		return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("keep must not be negative, and this gave %d", n)})
+		return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s must not be negative, and this gave %d", p.name, n)})
 	}
 	return int(n), nil
 }

@@ -170,13 +170,13 @@ func TestOrphaned(t *testing.T) {
 
 // Each row of a rule is an expression about the second Pod, and what it gives.
 func TestItemAnswers(t *testing.T) {
-	keep := intstr.FromString("items.size() - params.keep")
+	keep, leave := intstr.FromString("items.size() - params.keep"), intstr.FromString("items.size() - 1")
 	rule := v1alpha1.Rule{
 		Name: "r", ForEach: "pods.items", When: "variables.name == 'b' && object == item",
 		Variables: variablesOf([]string{"name: item.metadata.name", "twice: variables.name + variables.name"}),
 		For:       `"1d"`, ForKey: "variables.twice", Key: `key(item) + "/" + variables.shared`, GroupBy: `{"node": item.spec.?nodeName.orValue(""), "n": 1.0}`,
 		OrderBy: []v1alpha1.OrderBy{{Expression: "item.status.phase", Descending: true}, {Expression: "item.metadata.name"}},
-		Keep:    &keep, Unless: `item.metadata.name == "b"`, Reason: `"because"`,
+		Keep:    &keep, Leave: &leave, Unless: `item.metadata.name == "b"`, Reason: `"because"`,
 		Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: `["x", "", "y", "x"]`, Namespace: "item.metadata.namespace"}, {Target: "nodes"}, {Target: "nodes", Name: `""`, Namespace: `""`}},
 		Actions: []v1alpha1.RuleAction{
 			{Object: `nodes.items[0]`, Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"spec": {"by": items.map(i, i.metadata.name), "of": object.metadata.name, "n": 18446744073709551615u}}`}},
@@ -189,12 +189,12 @@ func TestItemAnswers(t *testing.T) {
 	b := all[1]
 	got := map[string]any{
 		"when": must[bool](t)(b.EvaluateWhen()), "for": must[time.Duration](t)(b.EvaluateFor()), "forKey": must[string](t)(b.EvaluateForKey()), "key": must[string](t)(b.EvaluateKey()),
-		"group": must[string](t)(b.EvaluateGroup()), "unless": must[bool](t)(b.EvaluateUnless()), "keep": must[int](t)(r.EvaluateKeep(all)),
+		"group": must[string](t)(b.EvaluateGroup()), "unless": must[bool](t)(b.EvaluateUnless()), "keep": must[int](t)(r.EvaluateKeep(all)), "leave": must[int](t)(r.EvaluateLeave(all)),
 		"patch one": must[any](t)(r.EvaluatePatch(1, b.AsObject(), all[1:2])), "patch all": must[any](t)(r.EvaluatePatch(0, clusterNode("x"), all)),
 		"object": must[map[string]any](t)(b.EvaluateActionObject(0)), "object of the item": must[map[string]any](t)(b.EvaluateActionObject(1)),
 	}
 	want := map[string]any{
-		"when": true, "for": 24 * time.Hour, "forKey": "bb", "key": "ns/b/s", "group": `{"n":1,"node":"gone"}`, "unless": true, "keep": 2,
+		"when": true, "for": 24 * time.Hour, "forKey": "bb", "key": "ns/b/s", "group": `{"n":1,"node":"gone"}`, "unless": true, "keep": 2, "leave": 3,
 		"patch one": []any{map[string]any{"op": "test", "path": "/x", "value": "bb"}},
 		"patch all": map[string]any{"spec": map[string]any{"by": []any{"a", "b", "c", "d"}, "of": "x", "n": json.Number("18446744073709551615")}},
 		"object":    clusterNode("n1"), "object of the item": pod("b", "gone", "Running"),
@@ -234,7 +234,7 @@ func TestRuleCompileErrors(t *testing.T) {
 		"forEach, an item": {func(r *v1alpha1.Rule) { r.ForEach = "[item]" }, `spec.rules[0].forEach: 1:2: item cannot be read here`},
 		"when, a string":   {func(r *v1alpha1.Rule) { r.When = `"x"` }, `spec.rules[0].when: 1:1: when must be true or false, and this is of type string; compare it with something`},
 		"when, unknown":    {func(r *v1alpha1.Rule) { r.When = "itme.x" }, `spec.rules[0].when: 1:1: there is no target or variable "itme"; did you mean "item"?` + "\n  | itme.x\n  | ^"},
-		"when, items":      {func(r *v1alpha1.Rule) { r.When = "items.size() > 0" }, `spec.rules[0].when: 1:1: items cannot be read here: only keep and patch.expression`},
+		"when, items":      {func(r *v1alpha1.Rule) { r.When = "items.size() > 0" }, `spec.rules[0].when: 1:1: items cannot be read here: only keep, leave and patch.expression`},
 		"for, a number":    {func(r *v1alpha1.Rule) { r.For = "40" }, "spec.rules[0].for: 1:1: for must be a duration, or a string such as \"40s\", and this is of type int; a number has no unit: write seconds(x)"},
 		"for, too long":    {func(r *v1alpha1.Rule) { r.For = "1000000d" }, `spec.rules[0].for: "1000000d"`},
 		"forKey, an int":   {func(r *v1alpha1.Rule) { r.ForKey = "1" }, "spec.rules[0].forKey: 1:1: forKey must be a string, and this is of type int; wrap in string()"},
@@ -243,6 +243,9 @@ func TestRuleCompileErrors(t *testing.T) {
 		"keep, a string":   {func(r *v1alpha1.Rule) { r.Keep = &keep }, "spec.rules[0].keep: 1:1: keep must be a whole number, and this is of type string; wrap in int()"},
 		"keep, negative":   {func(r *v1alpha1.Rule) { r.Keep = &negative }, "spec.rules[0].keep: must not be negative"},
 		"keep, an item":    {func(r *v1alpha1.Rule) { r.Keep = &ofOne }, "spec.rules[0].keep: 1:1: item cannot be read here: keep is about a whole group: ask items"},
+		"leave, a string":  {func(r *v1alpha1.Rule) { r.Leave = &keep }, "spec.rules[0].leave: 1:1: leave must be a whole number, and this is of type string; wrap in int()"},
+		"leave, negative":  {func(r *v1alpha1.Rule) { r.Leave = &negative }, "spec.rules[0].leave: must not be negative"},
+		"leave, an item":   {func(r *v1alpha1.Rule) { r.Leave = &ofOne }, "spec.rules[0].leave: 1:1: item cannot be read here: leave is about a whole group: ask items"},
 		"keep, a variable": {func(r *v1alpha1.Rule) { r.Keep = &ownInGroup }, "spec.rules[0].keep: 1:11: variables.own cannot be read here: it is a variable of a rule"},
 		"unless":           {func(r *v1alpha1.Rule) { r.Unless = "1" }, "spec.rules[0].unless: 1:1: unless must be"},
 		"confirm, a word":  {func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "quux"}} }, `spec.rules[0].confirm[0].name: 1:1: there is no target or variable "quux"`},

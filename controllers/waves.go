@@ -290,7 +290,7 @@ func (b *executor) recordRefused(uid types.UID, out actuate.Outcome, now time.Ti
 
 // noteAction remembers an action for limits, if there are any.
 func (b *executor) noteAction(s *plan.Step, now time.Time) {
-	if l := b.pass.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0) {
+	if l := b.pass.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0 || l.PerGroup > 0) {
 		b.pass.mem.Done = b.pass.mem.Done.AddAction(b.in.MakeAction(s, now))
 	}
 }

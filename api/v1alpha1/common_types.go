@@ -200,7 +200,7 @@ type Variable struct {
 // Limits restrict how many objects a Cleaner acts on. They count the objects of the current evaluation and the objects
 // that the Cleaner acted on during the last `per`. The objects of a Helm release do not count.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || !has(self.per)",message="per is the period over which maxActions and maxPercent count: add one of them"
+// +kubebuilder:validation:XValidation:rule="has(self.maxActions) || has(self.maxPercent) || has(self.perGroup) || !has(self.per)",message="per is the period over which maxActions, maxPercent and perGroup count: add one of them"
 type Limits struct {
 	// The maximum number of objects to act on during `per`. Several actions on one object count once. If one action on an
 	// object is for several items, such as one patch, the object counts as that many. Unlimited by default.
@@ -216,7 +216,14 @@ type Limits struct {
 	// +kubebuilder:validation:Maximum=100
 	MaxPercent int64 `json:"maxPercent,omitempty"`
 
-	// The period over which maxActions and maxPercent count, such as "24h". Requires one of them. Actions before a
+	// The maximum number of objects of one group to act on during `per`, for each group that groupBy makes. All items of a
+	// rule without groupBy are one group. If one group would exceed it, the Cleaner does not act. Unlimited by default.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	PerGroup int64 `json:"perGroup,omitempty"`
+
+	// The period over which maxActions, maxPercent and perGroup count, such as "24h". Requires one of them. Actions before a
 	// restart of the operator do not count. The limit also counts as reached if there are more actions than the operator
 	// can remember. Must be more than 0s. Defaults to 1h.
 	// +optional

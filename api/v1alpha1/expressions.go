@@ -3,6 +3,8 @@
 
 package v1alpha1
 
+import "k8s.io/apimachinery/pkg/util/intstr"
+
 // MaxExpressionBytes is how long the expressions of one spec may be together.
 const MaxExpressionBytes = 128 << 10
 
@@ -21,8 +23,10 @@ func (w *Work) ExpressionBytes() int {
 func (r *Rule) expressionBytes() int {
 	n := len(r.ForEach) + len(r.When) + len(r.For) + len(r.ForKey) + len(r.GroupBy) + len(r.Unless) + len(r.Key) + len(r.Reason)
 	n += bytesOfVariables(r.Variables)
-	if r.Keep != nil {
-		n += len(r.Keep.StrVal)
+	for _, count := range []*intstr.IntOrString{r.Keep, r.Leave} {
+		if count != nil {
+			n += len(count.StrVal)
+		}
 	}
 	for i := range r.OrderBy {
 		n += len(r.OrderBy[i].Expression)

@@ -55,8 +55,8 @@ type Rule struct {
 	// +kubebuilder:validation:MaxLength=16384
 	ForKey string `json:"forKey,omitempty"`
 
-	// A CEL expression that assigns each item to a group: items with equal values are in one group. orderBy and keep
-	// apply within each group. By default, all items are in one group.
+	// A CEL expression that assigns each item to a group: items with equal values are in one group. orderBy, keep and
+	// leave apply within each group, and limits.perGroup counts each. By default, all items are in one group.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
@@ -77,6 +77,17 @@ type Rule struct {
 	// +kubebuilder:validation:MaxLength=16384
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that returns one"
 	Keep *intstr.IntOrString `json:"keep,omitempty"`
+
+	// How many items of each group must be left in all: keep counts only the items for which `when` is true, and leave
+	// counts those for which it is false too, except objects that are terminating, or that anything else in this Cleaner
+	// deletes or evicts. Rules with leave are therefore decided after all others. The operator acts on the first items in
+	// the order of orderBy, as many as can go. A number from 0 to 1000000, or a CEL expression that returns one. The
+	// expression can read `items`: the items of the group that count. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16384
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that returns one"
+	Leave *intstr.IntOrString `json:"leave,omitempty"`
 
 	// A CEL expression that keeps an item if it returns true. It is evaluated after groupBy, orderBy and keep, as in
 	// "keep the newest three, and delete the rest unless they are in use".

@@ -184,7 +184,7 @@ type RuleCounts struct {
 	// For how many of them `when` is true.
 	// +optional
 	Matched int64 `json:"matched,omitempty"`
-	// How many of these `keep` leaves out.
+	// How many of these `keep` and `leave` leave out.
 	// +optional
 	Kept int64 `json:"kept,omitempty"`
 	// How many `unless` leaves out.

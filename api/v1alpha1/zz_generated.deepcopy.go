@@ -887,6 +887,11 @@ func (in *Rule) DeepCopyInto(out *Rule) {
 		*out = new(intstr.IntOrString)
 		**out = **in
 	}
+	if in.Leave != nil {
+		in, out := &in.Leave, &out.Leave
+		*out = new(intstr.IntOrString)
+		**out = **in
+	}
 	if in.Confirm != nil {
 		in, out := &in.Confirm, &out.Confirm
 		*out = make([]Confirm, len(*in))

@@ -324,7 +324,7 @@ func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
 		field    string
 		is, most int64
 	}{
-		{"maxActions", l.MaxActions, 1000000}, {"maxPercent", l.MaxPercent, 100}, {"actionsPerSecond", l.ActionsPerSecond, 10000},
+		{"maxActions", l.MaxActions, 1000000}, {"maxPercent", l.MaxPercent, 100}, {"perGroup", l.PerGroup, 1000000}, {"actionsPerSecond", l.ActionsPerSecond, 10000},
 	} {
 		if bound.is < 0 || bound.is > bound.most { // 0 means no limit
 			f.addError(p.Child(bound.field), fmt.Sprintf("is %d: write a number from 1 to %d, or leave it out for no limit", bound.is, bound.most))
@@ -333,8 +333,8 @@ func checkLimits(f *Findings, l *v1alpha1.Limits, p *field.Path) {
 	if l.Per == "" {
 		return
 	}
-	if l.MaxActions == 0 && l.MaxPercent == 0 {
-		f.addError(p.Child("per"), "is the period over which maxActions and maxPercent count: add one of them")
+	if l.MaxActions == 0 && l.MaxPercent == 0 && l.PerGroup == 0 {
+		f.addError(p.Child("per"), "is the period over which maxActions, maxPercent and perGroup count: add one of them")
 	}
 	switch per, ok := f.parseDuration(l.Per, p.Child("per")); {
 	case ok && per <= 0:
@@ -482,7 +482,7 @@ func warnClusterWide(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	if !spec.Cluster {
 		return
 	}
-	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.MaxPercent > 0)
+	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.MaxPercent > 0 || spec.Limits.PerGroup > 0)
 	if changesAnything(spec) && !limited && spec.Mode != v1alpha1.ModeDryRun {
 		f.addWarning(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
 	}

@@ -144,10 +144,10 @@ func checkHold(f *Findings, r *v1alpha1.Rule, p *field.Path) {
 	}
 }
 
-// checkGrouping checks groupBy, orderBy and keep.
+// checkGrouping checks groupBy, orderBy, keep and leave.
 func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
 	checkOptionalExpression(f, r.GroupBy, p.Child("groupBy"))
-	if r.GroupBy != "" && r.Keep == nil {
+	if r.GroupBy != "" && r.Keep == nil && r.Leave == nil && (spec.Limits == nil || spec.Limits.PerGroup == 0) {
 		f.addWarning(p.Child("groupBy"), "has no effect without keep: add keep, the number of items to keep in each group, or remove groupBy")
 	}
 	if len(r.OrderBy) > maxOrderBy {
@@ -156,16 +156,23 @@ func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.
 	for i := range r.OrderBy {
 		checkExpression(f, r.OrderBy[i].Expression, p.Child("orderBy").Index(i).Child("expression"))
 	}
-	switch keep := p.Child("keep"); {
-	case r.Keep == nil:
+	checkCount(f, spec, r, p.Child("keep"), r.Keep, "keeps")
+	checkCount(f, spec, r, p.Child("leave"), r.Leave, "leaves")
+}
+
+// checkCount checks how many items of a group are kept or left.
+func checkCount(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path, count *intstr.IntOrString, does string) {
+	switch {
+	case count == nil:
 		return
-	case r.Keep.Type == intstr.Int && (r.Keep.IntVal < 0 || r.Keep.IntVal > maxKeep):
-		f.addError(keep, fmt.Sprintf("is %d: write a number from 0 to %d, or an expression that returns one", r.Keep.IntVal, maxKeep))
-	case r.Keep.Type == intstr.String:
-		checkExpression(f, r.Keep.StrVal, keep)
+	case count.Type == intstr.Int && (count.IntVal < 0 || count.IntVal > maxKeep):
+		f.addError(p, fmt.Sprintf("is %d: write a number from 0 to %d, or an expression that returns one", count.IntVal, maxKeep))
+	case count.Type == intstr.String:
+		checkExpression(f, count.StrVal, p)
 	}
-	if whole, ok := findWholeTarget(spec, r.ForEach); ok && len(r.OrderBy) == 0 && (r.Keep.Type == intstr.String || r.Keep.IntVal > 0) {
-		f.addWarning(p.Child("keep"), fmt.Sprintf("keeps the items of %s that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest", spec.Targets[whole].Name))
+	if whole, ok := findWholeTarget(spec, r.ForEach); ok && len(r.OrderBy) == 0 && (count.Type == intstr.String || count.IntVal > 0) {
+		f.addWarning(p, fmt.Sprintf("%s the items of %s that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to %s the newest",
+			does, spec.Targets[whole].Name, strings.TrimSuffix(does, "s")))
 	}
 }
 

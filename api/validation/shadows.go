@@ -36,7 +36,7 @@ func checkShadows(f *Findings, rules []v1alpha1.Rule, p *field.Path) {
 
 // deletesItems says that a rule deletes every item for which its `when` is true, as far as nothing forbids or refuses that.
 func deletesItems(r *v1alpha1.Rule) bool {
-	return r.Keep == nil && r.Unless == "" && slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool {
+	return r.Keep == nil && r.Leave == nil && r.Unless == "" && slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool {
 		return a.Delete != nil && a.When == "" && a.Object == ""
 	})
 }

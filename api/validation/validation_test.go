@@ -525,6 +525,28 @@ func TestValidate(t *testing.T) {
 				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone",
 			},
 		},
+		"Grouped": {
+			reason: "Groups have an effect with leave and with limits.perGroup too.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(r *v1alpha1.Rule) {
+					r.GroupBy, r.Leave, r.OrderBy = "item.metadata.namespace", ptr.To(intstr.FromInt32(3)), []v1alpha1.OrderBy{{Expression: "item.metadata.name"}}
+				})
+			},
+		},
+		"GroupedForLimits": {
+			reason: "Without leave, the limit uses the groups.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(r *v1alpha1.Rule) { r.GroupBy = "item.metadata.namespace" })
+				s.Limits = &v1alpha1.Limits{PerGroup: 3}
+			},
+		},
+		"LeftByName": {
+			reason: "Which items are left is hardly meant.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(func(r *v1alpha1.Rule) { r.Leave = ptr.To(intstr.FromInt32(3)) })
+			},
+			want: []string{"Warning spec.rules[0].leave: leaves the items of pods that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to leave the newest"},
+		},
 		"LimitsOverALongTime": {
 			reason: "It takes memory, and no operator runs for so long.",
 			change: func(s *v1alpha1.Work) {

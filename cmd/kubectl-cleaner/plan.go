@@ -79,7 +79,7 @@ if the Cleaner has one.`,
 	f.addInputFlags(cmd.Flags())
 	cmd.Flags().StringVarP(&f.output, "output", "o", output.Table, "output format: table, yaml or json")
 	cmd.Flags().StringVar(&f.account, "service-account", defaultOperator, "namespace/name of the operator's ServiceAccount, for Cleaners that name none: without --objects, the command warns about the rights that it lacks")
-	cmd.Flags().BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, unless, for, protection, earlier rules")
+	cmd.Flags().BoolVar(&f.counts, "counts", false, "print for each rule how many items each step leaves out: keep, leave, unless, for, protection, earlier rules")
 	return cmd
 }
 

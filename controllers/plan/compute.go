@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/groupfloor"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
@@ -220,6 +221,8 @@ type decider struct {
 	gate []Read
 	// claimed is what earlier rules act on, and which rule that is: an object is acted on by the first rule that wants it.
 	claimed map[types.UID]string
+	// floors are how many of each group remain; nil if no rule has `leave`.
+	floors *groupfloor.Floors
 	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
 	// the timers must start again; zero: there are none.
 	newHolds int
@@ -429,7 +432,9 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 	if !limits.IsAny(in.Spec.Limits) {
 		return p
 	}
-	switch excess, err := in.newCheck().FindExcess(p.listActions()); {
+	check := in.newCheck()
+	check.GroupNames = p.nameGroups()
+	switch excess, err := check.FindExcess(p.listActions(limits.CountsGroups(in.Spec.Limits))); {
 	case err != nil:
 		return invalidPlan(err.Error())
 	case excess.Limit != "":
@@ -437,6 +442,20 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 		return p.blockFor(v1alpha1.ReasonLimitExceeded, excess.Message+" First: "+in.nameFirst(p.Steps)+".")
 	}
 	return p
+}
+
+// nameGroups names the groups of the steps, for people.
+func (p *Plan) nameGroups() map[limits.ItemSum]string {
+	names := map[limits.ItemSum]string{}
+	for i := range p.Steps {
+		groups := p.Steps[i].Groups
+		for n, sum := range limits.SumItems(groups) {
+			if _, named := names[sum]; !named {
+				names[sum] = showName(groups[n])
+			}
+		}
+	}
+	return names
 }
 
 // nameFirst names the first objects that steps change, each once.
@@ -470,12 +489,18 @@ func (in limiting) newCheck() limits.Check {
 }
 
 // listActions are the steps as limits count them.
-func (p *Plan) listActions() []limits.Action {
+func (p *Plan) listActions(grouped bool) []limits.Action {
 	var out []limits.Action
 	for i := range p.Steps {
-		if s := &p.Steps[i]; s.IsChange() {
-			out = append(out, limits.Action{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)})
+		s := &p.Steps[i]
+		if !s.IsChange() {
+			continue
 		}
+		a := limits.Action{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)}
+		if grouped {
+			a.Groups = limits.SumItems(s.Groups)
+		}
+		out = append(out, a)
 	}
 	return out
 }

@@ -134,9 +134,7 @@ func (r choosing) chooseActions(c *candidate) {
 		}
 		return
 	}
-	if r.isWaiting(a) {
-		r.count.Deferred++
-		tracing(r).noteActions(a, itemtrace.Deferred, r.p.DeferDetail)
+	if !leaving(r).mayGo(a) || r.isPutOff(a) {
 		return
 	}
 	r.count.Acted++
@@ -290,6 +288,16 @@ func (o *Object) endsWithin(grace *int64) bool {
 	default:
 		return true
 	}
+}
+
+// isPutOff says that an item waits after a failure, and counts it.
+func (r choosing) isPutOff(a *acting) bool {
+	if !r.isWaiting(a) {
+		return false
+	}
+	r.count.Deferred++
+	tracing(r).noteActions(a, itemtrace.Deferred, r.p.DeferDetail)
+	return true
 }
 
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.

@@ -20,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
-// decideRules adds the steps of the rules to a plan, in the order of the rules.
+// decideRules adds the steps of the rules to a plan, in the order of the rules, of which those with `leave` come last.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]string{}}
 	for _, read := range (evidence{in}).gateReads() {
@@ -30,7 +30,8 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	}
 	p.Holds = nil
 	d.beginResults()
-	for i := range in.Spec.Rules {
+	order := d.orderRules()
+	for _, i := range order {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
 		if in.ReadsLost(in.Programs.ListRuleTargets(i)) {
 			continue
@@ -41,6 +42,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 		if r.eval.Foresight().Unknown {
 			p.Unpredictable.Rules = append(p.Unpredictable.Rules, r.rule.Name)
 		}
+	}
+	if d.floors != nil {
+		d.sortCounts()
 	}
 	p.Errors = d.errors.rows
 	if d.results != nil {
@@ -74,6 +78,8 @@ type deciding struct {
 	rule  *v1alpha1.Rule
 	eval  *celenv.RuleEvaluation
 	holds *fortimers.Holding // nil without `for`
+	// grouped are the groups of all items, by their places in forEach; nil without `leave`.
+	grouped []grouped
 	// acting are the items that are acted on, in their order.
 	acting []*acting
 	// count is how many items each step has left out so far.
@@ -87,7 +93,7 @@ type RuleCount struct {
 	Rule string
 	// Items are those of forEach, and Matched those for which when holds.
 	Items, Matched int
-	// Kept are left out by keep, Spared by unless, and Waiting by for.
+	// Kept are left out by keep and leave, Spared by unless, and Waiting by for.
 	Kept, Spared, Waiting int
 	// Protected are left out because something forbids an action, unless another one comes before it; Shadowed because an earlier rule acts on their object, and Deferred because an
 	// action has failed. Acted are the others with an action.
@@ -141,6 +147,9 @@ func (r *deciding) decideRule() {
 		r.addError("", err)
 		r.keepHolds()
 		return
+	}
+	if r.rule.Leave != nil {
+		leaving{r}.groupItems(items)
 	}
 	candidates := r.findCandidates(items)
 	r.count.Items, r.count.Matched = items.CountItems(), len(candidates)
@@ -231,11 +240,10 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 			r.addError(r.nameOf(item), err)
 			r.recordUnknown(item)
 		case matches:
-			if c, ok := r.makeCandidate(item); ok {
+			if c, ok := r.makeCandidate(item, place); ok {
 				if !r.chargeBytes("when", candidateSize+len(c.key)+len(c.holdKey)+len(c.group)+c.order.Size()) {
 					return nil
 				}
-				c.place = place
 				out = append(out, c)
 			}
 		}
@@ -291,8 +299,8 @@ func (c *candidate) describePlace() string {
 }
 
 // makeCandidate looks at an item for which `when` holds. It is not ok if there is an error.
-func (r *deciding) makeCandidate(item *celenv.Item) (c candidate, ok bool) {
-	c.item = item
+func (r *deciding) makeCandidate(item *celenv.Item, place int) (c candidate, ok bool) {
+	c.item, c.place = item, place
 	if value := item.AsObject(); value != nil {
 		c.object, c.target = r.in.findObject(value)
 	}
@@ -306,8 +314,7 @@ func (r *deciding) makeCandidate(item *celenv.Item) (c candidate, ok bool) {
 		return c, false
 	}
 	if r.rule.GroupBy != "" {
-		if c.group, err = item.EvaluateGroup(); err != nil {
-			r.addError(r.nameCandidate(&c), err)
+		if c.group, ok = (leaving{r}).findGroup(&c); !ok {
 			return c, false
 		}
 	}

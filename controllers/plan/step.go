@@ -51,6 +51,8 @@ type Step struct {
 	Action int
 	// Keys are the items of the rule that the step stands for, in their order; for targets.<name> it is the object's UID.
 	Keys []string
+	// Groups are the groups of these items, each once, as groupBy gives them: "" without it. For targets.<name> there are none.
+	Groups []string
 	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
 	Object Object
 	Verb   Verb
@@ -119,6 +121,9 @@ func (in *Input) MakeAction(s *Step, at time.Time) limits.Action {
 	d := limits.Action{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
 		d.Items = limits.SumItems(s.Keys)
+	}
+	if limits.CountsGroups(in.Spec.Limits) {
+		d.Groups = limits.SumItems(s.Groups)
 	}
 	for _, t := range in.Snapshot.TargetsOf(&s.Object) {
 		d.Targets = append(d.Targets, in.Spec.Targets[t].Name)
@@ -258,6 +263,7 @@ func (r folding) foldActions() {
 		r.reserved = append(r.reserved, f.itemAction)
 	}
 	for _, d := range r.reserved {
+		leaving(r).noteRemoved(d)
 		if r.claimsObject(d) {
 			r.claimed[d.object.Identify()] = r.rule.Name
 		}
@@ -492,6 +498,9 @@ func (r folding) addSteps(folds []*fold) {
 		s := r.makeStep(f.action, f.object)
 		s.Keys = f.itemKeys()
 		s.Reason, s.Confirmed = joinReasons(f.items), f.confirmed
+		if limits.CountsGroups(r.in.Spec.Limits) {
+			s.Groups = f.listGroups()
+		}
 		for _, a := range f.items {
 			s.BlindFor = shorterBlind(s.BlindFor, a.blindFor)
 		}
@@ -505,6 +514,19 @@ func (r folding) addSteps(folds []*fold) {
 		s.After = slices.Compact(s.After)
 		r.p.Steps = append(r.p.Steps, s)
 	}
+}
+
+// listGroups are the groups of the items, each once.
+func (f *fold) listGroups() []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, a := range f.items {
+		if !seen[a.group] {
+			seen[a.group] = true
+			out = append(out, a.group)
+		}
+	}
+	return out
 }
 
 // itemKeys are those of the items, each once.

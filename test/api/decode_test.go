@@ -56,7 +56,7 @@ startingDeadline: 1h
 ttl: 1d
 retry: {period: 10s, monotonic: true}
 parameters: {a: 1}
-limits: {maxActions: 1, maxPercent: 1, per: 1h, actionsPerSecond: 1}
+limits: {maxActions: 1, maxPercent: 1, perGroup: 1, per: 1h, actionsPerSecond: 1}
 cloudEventSink: http://sink
 cloudEventData: "1"
 `
@@ -104,6 +104,7 @@ rules:
   groupBy: '"a"'
   orderBy: [{expression: '"a"', descending: true}]
   keep: 1
+  leave: 1
   unless: "false"
   confirm: [{target: b, name: '"a"', namespace: '"a"'}]
   key: '"a"'
@@ -118,6 +119,7 @@ rules:
   forEach: b.items
   when: "true"
   keep: "1"
+  leave: "1"
   actions: [report: {}]
 `
 	fullOfCleaner = fullBody + `

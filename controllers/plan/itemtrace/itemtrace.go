@@ -21,8 +21,9 @@ type Outcome string
 const (
 	// NotMatched is an item for which `when` is false.
 	NotMatched Outcome = "NotMatched"
-	// Kept is left out by `keep`, Spared by `unless`, and Waiting by `for`.
+	// Kept is left out by `keep`, Left by `leave`, Spared by `unless`, and Waiting by `for`.
 	Kept    Outcome = "Kept"
+	Left    Outcome = "Left"
 	Spared  Outcome = "Spared"
 	Waiting Outcome = "Waiting"
 	// Protected is left out because something forbids an action, Shadowed because an earlier rule acts on the object, and Deferred because an

@@ -33,6 +33,8 @@ type Action struct {
 	Action int
 	// Items are those that it stood for; none are remembered where limits.maxActions, which counts them, is not set.
 	Items []ItemSum
+	// Groups are those of its items, each once; none are remembered where limits.perGroup, which counts by them, is not set.
+	Groups []ItemSum
 	// Targets are the names of the targets that the object was in.
 	Targets []string
 	// Forgotten says that it stands for actions that were forgotten, and is the last of them: limits count as reached.
@@ -41,8 +43,8 @@ type Action struct {
 
 // countBytes is about how much memory the action takes after another one. Equal names of targets are remembered once.
 func (d *Action) countBytes(before *Action) int64 {
-	const size, perItem, perTarget = 224, 8, 96
-	n := int64(size + perItem*len(d.Items))
+	const size, perItem, perTarget = 248, 8, 96
+	n := int64(size + perItem*(len(d.Items)+len(d.Groups)))
 	if before == nil || !d.sharesTargets(before) {
 		n += perTarget * int64(len(d.Targets))
 	}
@@ -102,12 +104,17 @@ func (d Done) AddAction(one Action) Done {
 	}
 	same := func(e Action) bool { return e.UID == one.UID && e.Rule == one.Rule && e.Action == one.Action }
 	if i := slices.IndexFunc(d, same); i >= 0 {
-		one.Items = slices.Concat(d[i].Items, one.Items)
-		slices.Sort(one.Items)
-		one.Items = slices.Compact(one.Items)
+		one.Items, one.Groups = joinSums(d[i].Items, one.Items), joinSums(d[i].Groups, one.Groups)
 		d = slices.Delete(slices.Clone(d), i, i+1)
 	}
 	return append(d, one)
+}
+
+// joinSums are two lists of sums, each sum once.
+func joinSums(a, b []ItemSum) []ItemSum {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // DropOlder is what is left of the actions when those are dropped that lie as long ago as a limit counts, or longer.

@@ -22,6 +22,8 @@ type Check struct {
 	Done Done
 	// DoneBytes is how much memory Done may take. When it takes as much, limits count as reached.
 	DoneBytes int64
+	// GroupNames name the groups of what is wanted, for people.
+	GroupNames map[ItemSum]string
 	// Targets are those whose objects are all known.
 	Targets []Target
 }
@@ -42,7 +44,12 @@ type Excess struct {
 }
 
 // IsAny says that a spec limits anything.
-func IsAny(l *v1alpha1.Limits) bool { return l != nil && (l.MaxActions != 0 || l.MaxPercent != 0) }
+func IsAny(l *v1alpha1.Limits) bool {
+	return l != nil && (l.MaxActions != 0 || l.MaxPercent != 0 || l.PerGroup != 0)
+}
+
+// CountsGroups says that a spec limits what is done to a group.
+func CountsGroups(l *v1alpha1.Limits) bool { return l != nil && l.PerGroup != 0 }
 
 // ParsePer is for how long actions count.
 func ParsePer(l *v1alpha1.Limits) (time.Duration, error) {
@@ -83,9 +90,13 @@ func (c Check) FindExcess(wanted []Action) (Excess, error) {
 // judgeActions says which limit some actions exceed together with those that still count.
 func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limit, message string) {
 	if c.isFull(done) {
-		limit = "maxActions"
-		if c.Limits.MaxActions == 0 {
+		switch {
+		case c.Limits.MaxActions > 0:
+			limit = "maxActions"
+		case c.Limits.MaxPercent > 0:
 			limit = "maxPercent"
+		default:
+			limit = "perGroup"
 		}
 		return limit, fmt.Sprintf("The Cleaner takes no action: counting actions for limits.%s over %s takes too much memory. It resumes when enough "+
 			"actions no longer count. Set a shorter limits.per, or use fewer Cleaners with limits in the namespace.", limit, per)
@@ -93,6 +104,12 @@ func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limi
 	if n := c.Limits.MaxActions; n > 0 {
 		if all := countActions(wanted, done); all > n {
 			return "maxActions", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxActions (%d objects in %s) with %d%s.", n, per, all, describeEarlier(countActions(nil, done)))
+		}
+	}
+	if n := c.Limits.PerGroup; n > 0 {
+		if of, all, earlier := findLargeGroup(wanted, done, n); all > 0 {
+			return "perGroup", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.perGroup (%d objects of a group in %s) with %d%s of rule %q%s.",
+				n, per, all, describeGroup(c.GroupNames[of.sum]), of.rule, describeEarlier(earlier))
 		}
 	}
 	if n := c.Limits.MaxPercent; n > 0 {
@@ -133,6 +150,50 @@ func countActions(wanted []Action, done Done) int64 {
 		}
 	}
 	return items.countObjects()
+}
+
+// ruleGroup is a group of a rule.
+type ruleGroup struct {
+	rule string
+	sum  ItemSum
+}
+
+// findLargeGroup finds the first group of which more objects than that would be acted on, with those on which it was acted before, and says how
+// many these are; all is zero if there is none. An object counts once in each of its groups.
+func findLargeGroup(wanted []Action, done Done, most int64) (large ruleGroup, all, earlier int64) {
+	objects, before := map[ruleGroup]map[types.UID]bool{}, map[ruleGroup]int64{}
+	add := func(a *Action, sum ItemSum) int64 {
+		of := ruleGroup{a.Rule, sum}
+		if objects[of] == nil {
+			objects[of] = map[types.UID]bool{}
+		}
+		objects[of][a.UID] = true
+		return int64(len(objects[of]))
+	}
+	for i := range done {
+		for _, sum := range done[i].Groups {
+			before[ruleGroup{done[i].Rule, sum}] = add(&done[i], sum)
+		}
+	}
+	for i := range wanted {
+		for _, sum := range wanted[i].Groups {
+			if add(&wanted[i], sum) > most && all == 0 {
+				large, all = ruleGroup{wanted[i].Rule, sum}, most
+			}
+		}
+	}
+	if all == 0 {
+		return large, 0, 0
+	}
+	return large, int64(len(objects[large])), before[large]
+}
+
+// describeGroup names a group; empty if the rule has only one.
+func describeGroup(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of group " + name
 }
 
 // itemCounts are the items that each object stands for, by the action that does.

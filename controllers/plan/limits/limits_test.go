@@ -40,6 +40,15 @@ func target(name string, objects ...types.UID) Target {
 func TestFindExcess(t *testing.T) {
 	actions := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxActions: n} }
 	percent := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{MaxPercent: n} }
+	perGroup := func(n int64) *v1alpha1.Limits { return &v1alpha1.Limits{PerGroup: n} }
+	grouped := func(uid types.UID, groups ...string) Action {
+		return Action{UID: uid, Rule: "r", Groups: SumItems(groups)}
+	}
+	ofRule := func(rule string, a Action) Action { a.Rule = rule; return a }
+	names := map[ItemSum]string{}
+	for _, group := range []string{"x", "y"} {
+		names[SumItems([]string{group})[0]] = group
+	}
 	some := []Action{on("a", 0, "a"), on("b", 0, "b")}
 	four := target("pods", "a", "b", "c", "d")
 	for name, tc := range map[string]struct {
@@ -67,13 +76,22 @@ func TestFindExcess(t *testing.T) {
 		"PercentGone":      {reason: "what is gone was there", limits: percent(60), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}},
 		"TooManyGone":      {reason: "and was acted on", limits: percent(59), done: Done{done(20, on("x", 0), "pods")}, wanted: some, targets: []Target{four}, want: `(59% of target "pods" in 1h0m0s) with 3 of 5, 1 by earlier actions.`, freed: at(40)},
 		"GoneElsewhere":    {reason: "in its own targets", limits: percent(50), done: Done{done(20, on("x", 0), "nodes")}, wanted: some, targets: []Target{four}},
+		"Group":            {reason: "as many as allowed of each", limits: perGroup(1), wanted: []Action{grouped("a", "x"), grouped("b", "y")}},
+		"LargeGroup":       {reason: "one more of one", limits: perGroup(1), wanted: []Action{grouped("a", "x"), grouped("b", "y"), grouped("c", "y"), grouped("d", "y")}, want: `limits.perGroup (1 objects of a group in 1h0m0s) with 3 of group y of rule "r".`},
+		"OneGroup":         {reason: "without groupBy all are one", limits: perGroup(1), wanted: []Action{grouped("a", ""), grouped("b", "")}, want: `with 2 of rule "r".`},
+		"GroupTwice":       {reason: "an object counts once", limits: perGroup(1), wanted: []Action{grouped("a", "x"), grouped("a", "x")}},
+		"GroupsOfRules":    {reason: "each rule has its own", limits: perGroup(1), wanted: []Action{grouped("a", "x"), ofRule("s", grouped("b", "x"))}},
+		"SeveralGroups":    {reason: "what is done for items of several groups counts in each", limits: perGroup(1), wanted: []Action{grouped("a", "x", "y"), grouped("b", "y")}, want: "with 2 of group y"},
+		"NoGroup":          {reason: "what no rule wants is of no group", limits: perGroup(1), wanted: []Action{grouped("a"), grouped("b")}},
+		"GroupBefore":      {reason: "what was done counts", limits: perGroup(2), done: Done{done(20, grouped("c", "x")), done(10, grouped("d", "y"))}, wanted: []Action{grouped("a", "x"), grouped("b", "x")}, want: `with 3 of group x of rule "r", 1 by earlier actions.`, freed: at(40)},
+		"GroupForgotten":   {reason: "what was forgotten is too much", limits: perGroup(9), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "actions for limits.perGroup", freed: at(40)},
 		"Forgotten":        {reason: "what was forgotten is too much", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "limits.maxActions over 1h0m0s takes too much memory", freed: at(40)},
 		"ForgottenPercent": {reason: "of either limit", limits: percent(99), done: Done{{At: at(-20), Forgotten: true}}, wanted: some, want: "actions for limits.maxPercent", freed: at(40)},
 		"ForgottenNothing": {reason: "unless nothing is to be done", limits: actions(9), done: Done{{At: at(-20), Forgotten: true}}},
 		"ForgottenOld":     {reason: "or it is long ago", limits: actions(9), done: Done{{At: at(-60), Forgotten: true}}, wanted: some},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := Check{Limits: tc.limits, Now: born, Done: tc.done, DoneBytes: MaxDoneBytes, Targets: tc.targets}.FindExcess(tc.wanted)
+			got, err := Check{Limits: tc.limits, Now: born, Done: tc.done, DoneBytes: MaxDoneBytes, GroupNames: names, Targets: tc.targets}.FindExcess(tc.wanted)
 			if err != nil || (got.Limit != "") != (tc.want != "") || !strings.Contains(got.Message, tc.want) || !strings.Contains(got.Message, got.Limit) {
 				t.Errorf("%s: got %+v (%v), want %q", tc.reason, got, err, tc.want)
 			}
@@ -115,7 +133,7 @@ func TestDoneIsBounded(t *testing.T) {
 		targets = append(targets, target(fmt.Sprint("more", i), "a"))
 	}
 	before := heap()
-	full := deedsOf(MaxDoneBytes/224+1, targets)
+	full := deedsOf(MaxDoneBytes/248+1, targets)
 	if took := heap() - before; full.CountBytes() < MaxDoneBytes || took > full.CountBytes()*3/2 {
 		t.Errorf("%d actions take %d KiB, and are counted with %d KiB", len(full), took>>10, full.CountBytes()>>10)
 	}
@@ -221,6 +239,53 @@ func TestAddDeed(t *testing.T) {
 	for name, d := range map[string]Action{"Action": on("a", 2, "2", "3"), "Object": on("c", 1, "2", "3"), "OneItem": on("a", 1, "2")} {
 		if got := got.AddAction(d); len(got) != 3 {
 			t.Errorf("%s: another action is remembered as %+v", name, got)
+		}
+	}
+}
+
+// What is done to an object again, for items of another group, counts in all its groups.
+func TestAddActionOfGroups(t *testing.T) {
+	with := func(a Action, groups ...string) Action { a.Groups = SumItems(groups); return a }
+	got := Done{}.AddAction(with(done(0, on("a", 1, "1", "2")), "x")).AddAction(with(done(-1, on("a", 1, "3", "4")), "x", "y"))
+	want := SumItems([]string{"x", "y"})
+	slices.Sort(want)
+	if len(got) != 1 || !slices.Equal(got[0].Groups, want) {
+		t.Errorf("remembered is %+v", got)
+	}
+	if plain := (Done{}).AddAction(done(0, on("a", 1, "1", "2", "3", "4"))); got.CountBytes() != plain.CountBytes()+16 {
+		t.Errorf("the groups take %d bytes", got.CountBytes()-plain.CountBytes())
+	}
+	check := Check{Limits: &v1alpha1.Limits{PerGroup: 1}, Now: born, Done: got, DoneBytes: MaxDoneBytes}
+	for group, trips := range map[string]bool{"x": true, "y": true, "z": false} {
+		if excess, err := check.FindExcess([]Action{with(on("b", 0, "b"), group)}); err != nil || (excess.Limit == "perGroup") != trips {
+			t.Errorf("one more of %s: %+v (%v)", group, excess, err)
+		}
+	}
+	if !CountsGroups(check.Limits) || CountsGroups(nil) || CountsGroups(&v1alpha1.Limits{MaxActions: 1}) {
+		t.Error("it is said of the wrong limits that they count groups")
+	}
+}
+
+// The first group of the plan that is too large is the one that is said.
+func TestFindLargeGroup(t *testing.T) {
+	with := func(uid types.UID, rule string, groups ...string) Action {
+		return Action{UID: uid, Rule: rule, Groups: SumItems(groups)}
+	}
+	wanted := []Action{with("a", "r", "x"), with("b", "s", "y"), with("c", "s", "y"), with("d", "r", "x"), with("e", "r", "x")}
+	for name, tc := range map[string]struct {
+		done    Done
+		most    int64
+		rule    string
+		all, by int64
+	}{
+		"None":       {nil, 3, "", 0, 0},
+		"First":      {nil, 1, "s", 2, 0},
+		"Larger":     {nil, 2, "r", 3, 0},
+		"Before":     {Done{with("z", "s", "y"), with("a", "r", "x")}, 2, "s", 3, 1},
+		"SameBefore": {Done{with("e", "r", "x")}, 2, "r", 3, 1},
+	} {
+		if of, all, by := findLargeGroup(wanted, tc.done, tc.most); of.rule != tc.rule || all != tc.all || by != tc.by {
+			t.Errorf("%s: %d of %q, %d of them before", name, all, of.rule, by)
 		}
 	}
 }

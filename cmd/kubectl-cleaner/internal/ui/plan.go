@@ -150,7 +150,7 @@ func makeFunnel(c *planjson.Count, deferred int64) funnel {
 	}
 	add("Items", "in forEach", "all", c.Items, true)
 	add("Matched", "when is true", "all", c.Matched, true)
-	add("Kept", "by keep", "out", c.Kept, false)
+	add("Kept", "by keep and leave", "out", c.Kept, false)
 	add("Spared", "by unless", "out", c.Spared, false)
 	add("Waiting", "for the end of for", "out", c.Waiting, false)
 	add("Protected", "never touched", "out", c.Protected, false)

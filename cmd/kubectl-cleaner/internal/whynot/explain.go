@@ -94,6 +94,8 @@ func describeOutcome(o itemtrace.Outcome) (step Step, because string) {
 		return "when", "it is false"
 	case itemtrace.Kept:
 		return "keep", "the rule keeps it"
+	case itemtrace.Left:
+		return "leave", "without it, fewer of its group would be left than leave says"
 	case itemtrace.Spared:
 		return "unless", "it is true"
 	case itemtrace.Waiting:
