@@ -137,7 +137,7 @@ func (b *builder) addInvalid(path, value, detail string) {
 func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 	s := &scope{left: b.compiler.scale.NewAllowance(), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
-	}, parameters: spec.Declared}
+	}, parameters: spec.Declared, sure: expr.SureLabels{}}
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
@@ -145,7 +145,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "is a built-in name of expressions: choose another name")
 			continue
 		}
-		s.targets[target.Name] = target.IsIncluded()
+		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), target.ListSureLabels()
 		if target.IsIncluded() {
 			names = append(names, target.Name)
 		}
@@ -206,7 +206,7 @@ func (b *builder) compileExpression(s *scope, path, source string, w resulttype.
 	}
 	if made != nil {
 		b.dependencies += len(made.targets)
-		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path)...)
+		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path, s.sure)...)
 		b.programs.warnings = append(b.programs.warnings, made.tree.FindListMistakes(path, b.programs.isList)...)
 		made.tree.Nodes = nil // half of what it takes; an explanation finds them again
 	}
@@ -253,6 +253,8 @@ type scope struct {
 	hidden map[string]string
 	// parameters are those of the template; nil where there is none, so that any may be given.
 	parameters []string
+	// sure are the labels that objects certainly have.
+	sure expr.SureLabels
 }
 
 // Why a name cannot be read.
@@ -266,7 +268,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{left: s.left, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters}
+	return &scope{left: s.left, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters, sure: s.sure}
 }
 
 // expression is one expression of a spec, ready to run.

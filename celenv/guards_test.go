@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 )
@@ -66,6 +68,36 @@ func TestWarningOfTheProposal(t *testing.T) {
 			"  |                         ^",
 		Hint: `write r.metadata.?annotations[?"serving.knative.dev/routes"].orValue("")`,
 	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A label that a target asks for is not warned of: in rules over its objects, and in loops over them.
+func TestNoWarningOfSelectedLabels(t *testing.T) {
+	w := podWork(nil, v1alpha1.Rule{
+		Name: "r", ForEach: "pods.items.filter(p, p.metadata.labels.among != '')", When: "item.metadata.labels.there == '' && item.metadata.labels.not == ''",
+		Unless: "pods.items.exists(p, p.metadata.labels.given == item.metadata.labels.gone)", Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}},
+	}, v1alpha1.Rule{
+		Name: "both", ForEach: "pods.items + nodes.items", When: "item.metadata.labels.given == item.metadata.labels.there", Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}},
+	})
+	for i := range w.Targets {
+		w.Targets[i].Reference.MatchLabels = map[string]string{"given": "x"}
+		if w.Targets[i].Name == "pods" {
+			w.Targets[i].Reference.MatchExpressions = []metav1.LabelSelectorRequirement{
+				{Key: "there", Operator: metav1.LabelSelectorOpExists}, {Key: "among", Operator: metav1.LabelSelectorOpIn, Values: []string{"a"}},
+				{Key: "not", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}, {Key: "gone", Operator: metav1.LabelSelectorOpDoesNotExist},
+			}
+		}
+	}
+	var got []string
+	for _, warning := range compileWork(t, budget.Limits{}, w).Warnings() {
+		got = append(got, warning.Path+": "+warning.Hint)
+	}
+	want := []string{
+		`rules[0].when: write item.metadata.?labels[?"not"].orValue("")`, `rules[0].unless: write item.metadata.?labels[?"gone"].orValue("")`,
+		`rules[1].when: write item.metadata.?labels[?"there"].orValue("")`,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -72,10 +72,10 @@ func findUnprovenTargets(rules []v1alpha1.Rule, index int, programs []*ruleProgr
 		return named[target] || named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)
 	})
 	for i, r := range programs {
-		switch other := &rules[i]; {
-		case other.Leave == nil && rule.Leave != nil, i < index && other.Leave != nil && rule.Leave != nil:
-			unproven = append(append(unproven, r.own...), r.decisive...)
-		case i < index && other.Leave == nil && (r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) })):
+		switch after := rule.IsDecidedAfter(&rules[i], i < index); {
+		case after && rule.Leave != nil:
+			unproven = slices.Concat(unproven, r.own, r.decisive)
+		case after && (r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) })):
 			unproven = append(unproven, r.decisive...)
 		}
 	}

@@ -5,7 +5,6 @@ package celenv
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +63,9 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	item := outer.clone()
 	delete(item.hidden, nameItem)
 	delete(item.hidden, nameObject)
+	if p.own = item.findIteratedTargets(p.forEach); p.forEach != nil && p.forEach.listsObjects {
+		item.sure = outer.sure.WithItem(nameItem, p.own)
+	}
 	for _, v := range r.Variables {
 		item.hidden[prefixVariables+v.Name] = hiddenLater
 	}
@@ -98,7 +100,6 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 		p.actions = append(p.actions, b.compileAction(item, several, fmt.Sprintf("%s.actions[%d].", at, j), &r.Actions[j]))
 	}
 	markHolding(p.forEach, p.when, p.forExpression, p.forKey, p.key)
-	p.own = item.findIteratedTargets(p.forEach)
 	p.joinedTargets = slices.DeleteFunc(collectTargets(p.listExpressions()...), func(name string) bool { return len(p.own) == 1 && p.own[0] == name })
 	p.decisive = item.findDecisiveTargets(r, p)
 	return p
@@ -373,8 +374,7 @@ func (i *Item) EvaluateGroup() (string, *expr.Error) {
 	if text, ok := out.(types.String); ok {
 		return strconv.Quote(string(text)), nil
 	}
-	const far = 64 * maxGroup // whatever counts for more is longer as JSON
-	if budget.MeasureValue(out, far) > far {
+	if budget.MeasureValue(out, 64*maxGroup) > 64*maxGroup { // whatever counts for more is longer as JSON
 		return "", x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("groupBy may have %d bytes as JSON, and this value has more", maxGroup), Hint: "group by a text or a number"})
 	}
 	text, err := library.EncodeJSON(out)
@@ -507,21 +507,17 @@ func (r *RuleEvaluation) evaluateCount(p *countProgram, group []*Item) (int, *ex
 	if x == nil {
 		return p.constant, nil
 	}
-	e := r.e
 	r.bindItems(group)
-	own := e.p.limits.NewItemBudget(len(group), &e.answerSteps)
-	out, problem := e.evaluateAndForesee(x, &own)
+	own := r.e.p.limits.NewItemBudget(len(group), &r.e.answerSteps)
+	out, problem := r.e.evaluateAndForesee(x, &own)
 	if problem != nil {
 		return 0, problem
 	}
-	n, ok := out.(types.Int)
-	if u, unsigned := out.(types.Uint); unsigned {
-		n, ok = types.Int(min(u, math.MaxInt)), true
-	}
+	n, ok := resulttype.ConvertToCount(out)
 	if !ok || n < 0 {
 		return 0, x.locateError(&expr.Error{Kind: expr.Runtime, Message: fmt.Sprintf("%s must not be negative, and this gave %d", p.name, n)})
 	}
-	return int(n), nil
+	return n, nil
 }
 
 // EvaluatePatch gives the patch that an action makes of an object for these items: a map[string]any, or a []any for type: JSON. It

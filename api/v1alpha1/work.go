@@ -4,6 +4,9 @@
 package v1alpha1
 
 import (
+	"maps"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -136,3 +139,22 @@ func KindOf(c Owner) string {
 
 // IsRecurring says that the Cleaner stays when it has cleaned.
 func (s *CommonSpec) IsRecurring() bool { return s.Lifecycle == LifecycleRecurring }
+
+// IsDecidedAfter says that a rule is decided after another one of its spec, which stands before it or not: rules with leave come last.
+func (r *Rule) IsDecidedAfter(other *Rule, standsBefore bool) bool {
+	if (r.Leave == nil) != (other.Leave == nil) {
+		return r.Leave != nil
+	}
+	return standsBefore
+}
+
+// ListSureLabels are the keys of the labels that each object has which a target selects.
+func (t *ClusterTarget) ListSureLabels() []string {
+	keys := slices.Sorted(maps.Keys(t.Reference.MatchLabels))
+	for _, e := range t.Reference.MatchExpressions {
+		if e.Operator == metav1.LabelSelectorOpExists || e.Operator == metav1.LabelSelectorOpIn {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
+}

@@ -5,7 +5,10 @@ package expr
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -98,14 +101,17 @@ const maxShown = 512
 // of ?:. What it does not see: a guard in a variable, in another condition, or around a loop that filters first
 // (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
 // name before.
-func (t *Tree) FindUnguarded(path string) []Warning {
+//
+// What is sure needs no guard: a label that each object of a list has, in a loop over it or what is filtered of it, or as an item of it.
+func (t *Tree) FindUnguarded(path string, sure SureLabels) []Warning {
 	var found []Warning
+	loops := sureLoops{sure: sure}
 	var visit func(e ast.Expr, guarded map[string]bool)
 	visit = func(e ast.Expr, guarded map[string]bool) {
 		if len(found) == maxUnguarded {
 			return
 		}
-		if l, ok := ParseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] {
+		if l, ok := ParseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] && !loops.isSure(l) {
 			w := Warning{
 				Path:    path,
 				Message: TruncateText(fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels), maxShown),
@@ -117,9 +123,12 @@ func (t *Tree) FindUnguarded(path string) []Warning {
 		}
 		if e.Kind() == ast.ComprehensionKind {
 			loop := e.AsComprehension()
-			for _, part := range []ast.Expr{loop.IterRange(), loop.AccuInit(), loop.LoopStep(), loop.Result()} {
-				visit(part, guarded)
-			}
+			visit(loop.IterRange(), guarded)
+			visit(loop.AccuInit(), guarded)
+			loops.bound = append(loops.bound, boundObject{loop.IterVar(), loops.listKeys(loop.IterRange())})
+			visit(loop.LoopStep(), guarded)
+			loops.bound = loops.bound[:len(loops.bound)-1]
+			visit(loop.Result(), guarded)
 			return
 		}
 		parts := ListChildren(e)
@@ -142,6 +151,66 @@ func (t *Tree) FindUnguarded(path string) []Warning {
 	}
 	visit(t.Root, nil)
 	return found
+}
+
+// SureLabels are the keys of labels that the objects of a target have, by the name of the target, or the item of a rule, by the name item.
+type SureLabels map[string][]string
+
+// WithItem is the labels, and with the name those that the objects of all these targets have.
+func (s SureLabels) WithItem(name string, targets []string) SureLabels {
+	if len(s) == 0 || len(targets) == 0 {
+		return s
+	}
+	var keys []string
+	for _, key := range s[targets[0]] {
+		if !slices.ContainsFunc(targets, func(target string) bool { return !slices.Contains(s[target], key) }) {
+			keys = append(keys, key)
+		}
+	}
+	all := maps.Clone(s)
+	all[name] = keys
+	return all
+}
+
+// sureLoops is what is sure within loops: the names that they bind hide others.
+type sureLoops struct {
+	sure  SureLabels
+	bound []boundObject
+}
+
+type boundObject struct {
+	name string
+	keys []string
+}
+
+// listKeys are the keys that each object of a list has, if that is one of a target, or what is filtered of it.
+func (s *sureLoops) listKeys(list ast.Expr) []string {
+	switch e := list; e.Kind() {
+	case ast.SelectKind:
+		if operand := e.AsSelect().Operand(); e.AsSelect().FieldName() == "items" && operand.Kind() == ast.IdentKind {
+			return s.sure[operand.AsIdent()]
+		}
+	case ast.ComprehensionKind:
+		if isFilter(e.AsComprehension()) {
+			return s.listKeys(e.AsComprehension().IterRange())
+		}
+	}
+	return nil
+}
+
+// isSure says that a lookup is of a label that is there.
+func (s *sureLoops) isSure(l lookup) bool {
+	name, found := strings.CutSuffix(l.labels, ".metadata.labels")
+	if !found {
+		return false
+	}
+	keys := s.sure[name]
+	for _, b := range s.bound {
+		if b.name == name {
+			keys = b.keys
+		}
+	}
+	return slices.ContainsFunc(keys, func(key string) bool { return strconv.Quote(key) == l.key })
 }
 
 // collectGuards collects the keys whose presence a chain of && has tested, or a chain of || the absence.
@@ -179,6 +248,9 @@ func parsePresenceTest(e ast.Expr) string {
 		in, key = e.AsSelect().Operand(), strconv.Quote(e.AsSelect().FieldName())
 	case ast.CallKind:
 		call := e.AsCall()
+		if call.FunctionName() == "hasValue" && call.IsMemberFunction() {
+			return parseOptionalLookup(call.Target())
+		}
 		if call.FunctionName() != operators.In {
 			return ""
 		}
@@ -196,6 +268,40 @@ func parsePresenceTest(e ast.Expr) string {
 		return ""
 	}
 	return text + "[" + key + "]"
+}
+
+// parseOptionalLookup returns the key that x.?labels[?"key"], x.labels[?"key"] and x.labels.?key look up; empty for what is no such lookup.
+func parseOptionalLookup(e ast.Expr) string {
+	in, key, ok := splitOptional(e, operators.OptIndex, operators.OptSelect, operators.Index)
+	if !ok {
+		return ""
+	}
+	if text, ok := FormatPath(in); ok {
+		return text + "[" + key + "]"
+	}
+	metadata, field, ok := splitOptional(in, operators.OptSelect)
+	if !ok {
+		return ""
+	}
+	object, ok := FormatPath(metadata)
+	name, err := strconv.Unquote(field)
+	if !ok || err != nil {
+		return ""
+	}
+	return object + "." + name + "[" + key + "]"
+}
+
+// splitOptional splits what one of some operators looks up, or a field, into what is looked into, and the key as it is written.
+func splitOptional(e ast.Expr, by ...string) (in ast.Expr, key string, ok bool) {
+	switch {
+	case e.Kind() == ast.SelectKind && slices.Contains(by, operators.Index):
+		return e.AsSelect().Operand(), strconv.Quote(e.AsSelect().FieldName()), true
+	case e.Kind() != ast.CallKind || !slices.Contains(by, e.AsCall().FunctionName()) || len(e.AsCall().Args()) != 2:
+		return nil, "", false
+	}
+	left := maxPathParts
+	key, ok = formatKey(e.AsCall().Args()[1], &left)
+	return e.AsCall().Args()[0], key, ok
 }
 
 func mergeGuards(guarded map[string]bool, more []string) map[string]bool {

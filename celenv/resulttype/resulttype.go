@@ -5,9 +5,11 @@
 package resulttype
 
 import (
+	"math"
 	"slices"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
 
 // HintJSON is what to write where a value has no JSON form.
@@ -150,4 +152,16 @@ func suggestIntFix(got *types.Type) string {
 		return "add .size()"
 	}
 	return ""
+}
+
+// ConvertToCount gives a whole number as Go has it, at most the largest one; not ok for what is none.
+func ConvertToCount(v ref.Val) (n int, ok bool) {
+	switch v := v.(type) {
+	case types.Int:
+		return int(v), true
+	case types.Uint:
+		return int(min(v, math.MaxInt)), true
+	default:
+		return 0, false
+	}
 }
