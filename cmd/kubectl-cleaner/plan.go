@@ -144,6 +144,7 @@ func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m plann
 		s.addNote("spec.mode", "Mode is DryRun: none of these steps would be carried out.")
 	}
 	if due := planning.NextTick(c.Work, m.At); computed.Verdict == v1alpha1.VerdictAct && due.After(m.At) {
+		s.due = due
 		s.addNote("spec.schedule", "Not due before "+formatTime(due)+": the operator decides again then.")
 	}
 	return s, nil

@@ -27,6 +27,8 @@ type planView struct {
 	counts bool
 	// notes say what the Cleaner's mode and schedule mean for the plan.
 	notes []string
+	// due is the scheduled time before which the steps are not carried out; zero if they are due.
+	due time.Time
 }
 
 // addNote adds what a field of the spec means for the plan.

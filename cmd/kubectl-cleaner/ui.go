@@ -139,7 +139,7 @@ func (c *uiCommands) MakePlan(ctx context.Context, u *unstructured.Unstructured)
 	if err != nil {
 		return nil, err
 	}
-	return &ui.Plan{Plan: view.writePlan(), Message: view.plan.Message, DryRun: stored.Work.Mode == v1alpha1.ModeDryRun}, ctx.Err()
+	return &ui.Plan{Plan: view.writePlan(), Message: view.plan.Message, DryRun: stored.Work.Mode == v1alpha1.ModeDryRun, Due: view.due}, ctx.Err()
 }
 
 // PrepareForecast reads what all forecasts need, and returns what predicts a Cleaner of the cluster, as `forecast` does.

@@ -319,6 +319,12 @@ func TestPlan(t *testing.T) {
 	}
 	c.dryRun, c.message = true, "All <conditions> are true."
 	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It would take no steps, because its mode is DryRun: otherwise 600 steps now", "All &lt;conditions&gt; are true.")
+	c.due = begin.Add(2 * time.Hour)
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It is not due yet, and its mode is DryRun: otherwise it would take 600 steps <time")
+	c.dryRun = false
+	if got := s.page(http.StatusOK, "/cleaners/team/preview/plan"); !strings.Contains(got, "It does nothing now: it would take 600 steps when it is due, <time") || strings.Contains(got, "600 steps now") {
+		t.Errorf("a plan that is not due: %s", got)
+	}
 	c.err = errors.New(`you are not allowed to list pods`)
 	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "No plan can be made", "you are not allowed to list pods")
 }

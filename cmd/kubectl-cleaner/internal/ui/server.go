@@ -80,6 +80,8 @@ type Plan struct {
 	Message string
 	// DryRun says that the operator would not carry the steps out.
 	DryRun bool
+	// Due is the scheduled time before which the operator would not carry the steps out; zero if they are due.
+	Due time.Time
 }
 
 // Predict adds what a stored Cleaner will do to a forecast. It changes nothing.

@@ -33,6 +33,7 @@ type commands struct {
 	plan     *planjson.Plan
 	message  string
 	dryRun   bool
+	due      time.Time
 	predicts []forecast.Cleaner
 	explains *whynot.Explanation
 	wanted   map[string][]Wanted
@@ -42,7 +43,7 @@ type commands struct {
 
 func (c *commands) MakePlan(_ context.Context, u *unstructured.Unstructured) (*Plan, error) {
 	c.asked = append(c.asked, "plan "+u.GetName())
-	return &Plan{Plan: c.plan, Message: c.message, DryRun: c.dryRun}, c.err
+	return &Plan{Plan: c.plan, Message: c.message, DryRun: c.dryRun, Due: c.due}, c.err
 }
 
 func (c *commands) PrepareForecast(context.Context) (Predict, error) {
