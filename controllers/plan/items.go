@@ -134,7 +134,7 @@ func (r choosing) chooseActions(c *candidate) {
 		}
 		return
 	}
-	if !leaving(r).mayGo(a) || r.isPutOff(a) {
+	if r.isLeftForNow(a) {
 		return
 	}
 	r.count.Acted++
@@ -290,9 +290,12 @@ func (o *Object) endsWithin(grace *int64) bool {
 	}
 }
 
-// isPutOff says that an item waits after a failure, and counts it.
-func (r choosing) isPutOff(a *acting) bool {
-	if !r.isWaiting(a) {
+// isLeftForNow says that an item is left, because too few of its group would remain, or that it waits after a failure, and counts it.
+func (r choosing) isLeftForNow(a *acting) bool {
+	switch {
+	case !leaving(r).mayGo(a):
+		return true
+	case !r.isWaiting(a):
 		return false
 	}
 	r.count.Deferred++

@@ -153,7 +153,7 @@ spec:
 		"unknown field":              {"", "ttl: 1d", "tll: 1d", true},
 		"invalid":                    {"", "ttl: 1d", "ttl: 1x", true},
 		"does not compile":           {"", "pods.items", "pod.items", true},
-		"is warned of":               {"", "size() > 0", `exists(p, p.metadata.labels.a == "b")`, true},
+		"is warned of":               {"", "size() > 0", `exists(p, p.metadata.labels.other == "b")`, true},
 		"another version":            {"", "v1alpha1", "v1", true},
 		"good ClusterCleaner":        {cluster, "", "", false},
 		"template that is not there": {cluster, "orphaned", "orphans", true},
