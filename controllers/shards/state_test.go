@@ -333,7 +333,7 @@ func TestNoShardHasTwoOwners(t *testing.T) {
 		histories = 30
 	}
 	for seed := range histories {
-		s := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), leases: map[string]lease{}, seen: seen} //nolint:gosec // it need not be secret
+		s := &simulation{t: t, random: rand.New(rand.NewPCG(uint64(seed), 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), leases: map[string]lease{}, seen: seen}
 		if seed%3 == 0 {
 			s.leader = &earlier{simulated: simulated{simulation: s, name: "earlier"}}
 			s.leader.repeat(s.leader.elect)
