@@ -146,7 +146,7 @@ func TestVariablesThatCannotBeRead(t *testing.T) {
 		"Optionally":    {[]string{"a: 1"}, "variables.?a.orValue(true)", `the variable "a" is always there`},
 		"Item":          {nil, "item.x == 1", "1:1: item cannot be read here: only expressions about an item of a rule see it\n  | item.x == 1\n  | ^"},
 		"Object":        {nil, "true || object.x == 1", "1:9: object cannot be read here"},
-		"Items":         {nil, "items.size() == 1", "items cannot be read here: only keep and patch.expression"},
+		"Items":         {nil, "items.size() == 1", "items cannot be read here: only keep, leave and patch.expression"},
 		"Of a rule":     {nil, "variables.own == 1", "variables.own cannot be read here: it is a variable of a rule"},
 		"Not suggested": {nil, "itm.x == 1", `there is no target or variable "itm"; add a target`},
 	}

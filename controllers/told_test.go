@@ -225,7 +225,7 @@ func TestAResultThatIsNotWritten(t *testing.T) {
 // What goes wrong is not hidden by the report that cannot be written either.
 func TestAnErrorOfACleanerThatIsGone(t *testing.T) {
 	r := newRig(t, once())
-	mem := r.memories.memoryOf(r.key())
+	mem, _ := r.memoryInTenure(r.key())
 	p, err := r.beginPass(t.Context(), r.request(), mem)
 	must(t, err)
 	must(t, r.store.Delete(t.Context(), r.cleaner()))

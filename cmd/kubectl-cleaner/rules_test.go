@@ -19,10 +19,10 @@ import (
 
 const tenRules = "../../docs/rules.md"
 
-// The ten rules of the page do what the page says: each has objects, and the plan that it makes of them.
+// The ten rules of the page, and the variant of one, do what the page says: each has objects, and the plan that it makes of them.
 func TestTenRules(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(contents(t, tenRules), -1)
-	if len(blocks) != 10 {
+	if len(blocks) != 11 {
 		t.Fatalf("%s has %d rules", tenRules, len(blocks))
 	}
 	for _, block := range blocks {
