@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/ui"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/whynot"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 const (
@@ -208,20 +209,23 @@ func (c *uiCommands) PrepareWaste(ctx context.Context) (ui.ListWanted, error) {
 		}
 		d.Waiting = state.Pending
 		computed := d.ComputePlan(ctx, world)
-		return listWanted(&computed), ctx.Err()
+		return listWanted(&computed, world), ctx.Err()
 	}, nil
 }
 
 // listWanted lists the objects that a plan takes, or would take if nothing held them back.
-func listWanted(p *plan.Plan) []ui.Wanted {
+func listWanted(p *plan.Plan, world *snapshot.Objects) []ui.Wanted {
 	var out []ui.Wanted
 	add := func(s *plan.Step) {
 		if s.Verb != plan.VerbDelete && s.Verb != plan.VerbEvict || s.Object.Name == "" {
 			return
 		}
-		u := unstructured.Unstructured{Object: s.Object.Value}
-		kind := u.GroupVersionKind().GroupKind().String()
-		out = append(out, ui.Wanted{UID: s.Object.UID, Kind: kind, Created: u.GetCreationTimestamp().Time})
+		o := &s.Object
+		if found := world.FindNamed(o.Resource.GroupResource(), o.Namespace, o.Name); found != nil { // the plan has no content of targets that no expression reads
+			o = found
+		}
+		u := unstructured.Unstructured{Object: o.Value}
+		out = append(out, ui.Wanted{UID: s.Object.UID, Kind: u.GroupVersionKind().GroupKind().String(), Created: u.GetCreationTimestamp().Time})
 	}
 	for i := range p.Steps {
 		add(&p.Steps[i])

@@ -143,8 +143,16 @@ func (c *wasteCount) addObjects(wanted []Wanted) {
 			ages = make([]int, len(groups))
 			c.kinds[o.Kind] = ages
 		}
-		ages[slices.IndexFunc(groups, func(g ageGroup) bool { return c.now.Sub(o.Created) < g.younger })]++
+		ages[findAgeGroup(groups, c.now.Sub(o.Created))]++
 	}
+}
+
+// findAgeGroup returns the group of an age: the last one if it is as old as can be said, or of no known time.
+func findAgeGroup(groups []ageGroup, age time.Duration) int {
+	if at := slices.IndexFunc(groups, func(g ageGroup) bool { return age < g.younger }); at >= 0 {
+		return at
+	}
+	return len(groups) - 1
 }
 
 // layOut lays out what was counted, the kinds with most objects first.
