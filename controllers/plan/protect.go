@@ -141,8 +141,8 @@ func (p Protection) forbidsObject(o *Object) string {
 	return ""
 }
 
-// forbidsRecord says why the record of a Helm release is left alone. Helm labels a revision superseded when it has deployed a newer one:
-// until then, the revision may be the only record of what runs.
+// forbidsRecord says why the record of a Helm release is left alone. Helm labels a revision superseded when it deploys a newer one, or has tried to
+// roll it back: until then, the revision may be the only record of what runs.
 func (p Protection) forbidsRecord(verb Verb, o *Object) string {
 	switch {
 	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, releaseSecretPrefix):
