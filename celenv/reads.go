@@ -66,7 +66,7 @@ func findUnprovenTargets(rules []v1alpha1.Rule, index int, programs []*ruleProgr
 	rule, p := &rules[index], programs[index]
 	named := make(map[string]bool, len(rule.Confirm))
 	for _, c := range rule.Confirm { // one object of a target says nothing of how many there are
-		named[c.Target] = named[c.Target] || c.Name == "" || !slices.Contains(p.own, c.Target)
+		named[c.Target] = named[c.Target] || c.Name == "" || !slices.Contains(p.forEach.targets, c.Target)
 	}
 	unproven = slices.DeleteFunc(slices.Clone(p.decisive), func(target string) bool {
 		return named[target] || named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)

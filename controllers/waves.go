@@ -368,6 +368,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 		return life.NewCourse(plan.Plan{})
 	}
 	b.executor.in.Snapshot = b.executor.seen.OverlaySnapshot(b.executor.in.Snapshot) // what was done to other objects is not done again
+	b.executor.in.Done = b.executor.pass.mem.Done                                    // limits count what this batch has done
 	d := b.executor.pass.evaluator.computePlan(ctx, b.executor.in)
 	return life.NewCourse(life.KeepEarlierObjects(plan.Plan{Steps: c.Steps}, d))
 }

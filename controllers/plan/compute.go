@@ -403,7 +403,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 // planActions adds what is done when the conditions hold, and says whether there is anything, or what is waited for.
 func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	p.RulesEvaluated = true
-	d := in.decideRules(e, &p)
+	d := in.decideRules(e, &p, nil)
 	in.addTargetSteps(d)
 	in.needGate(d)
 	p.Confirm = d.reads.nextReads()

@@ -299,6 +299,9 @@ func (r choosing) isLeftForNow(a *acting) bool {
 		return false
 	}
 	r.count.Deferred++
+	for _, d := range a.actions { // it is done when it has waited
+		leaving(r).noteRemoved(d)
+	}
 	tracing(r).noteActions(a, itemtrace.Deferred, r.p.DeferDetail)
 	return true
 }

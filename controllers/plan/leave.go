@@ -17,8 +17,9 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 )
 
-// orderRules returns the rules in the order in which they are decided: those with `leave` last, because they count what all others delete.
-func (d *decider) orderRules() []int {
+// orderRules returns the rules in the order in which they are decided: those with `leave` last, because they count what all others delete. What
+// is gone is not left.
+func (d *decider) orderRules(gone []types.UID) []int {
 	var order, last []int
 	for i := range d.in.Spec.Rules {
 		if d.in.Spec.Rules[i].Leave == nil {
@@ -29,6 +30,9 @@ func (d *decider) orderRules() []int {
 	}
 	if len(last) > 0 {
 		d.floors = groupfloor.NewFloors()
+		for _, object := range gone {
+			d.floors.RemoveObject(object)
+		}
 		d.removeTargets()
 	}
 	return append(order, last...)

@@ -109,6 +109,16 @@ func TestLeave(t *testing.T) {
 			},
 			kept: 2,
 		},
+		"AnotherDeferred": {
+			reason: "nor what another rule deletes later, because it was refused just now",
+			rules:  []v1alpha1.Rule{leaves(2), rule(func(r *v1alpha1.Rule) { r.Name, r.When = "old", `item.metadata.name == "a"` })},
+			pods:   []Object{used("a"), done("b"), done("c")},
+			change: func(in *Input) {
+				in.Backoff = backoff.Failures{}
+				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+			},
+			kept: 2,
+		},
 		"EarlierRule": {
 			reason: "what an earlier rule deletes is not left",
 			rules:  []v1alpha1.Rule{leaves(2), rule(func(r *v1alpha1.Rule) { r.Name, r.When = "old", `item.metadata.name == "a"` })},

@@ -21,7 +21,8 @@ import (
 )
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules, of which those with `leave` come last.
-func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
+// Objects in gone are deleted, although the snapshot has them.
+func (in *Input) decideRules(e *celenv.Evaluation, p *Plan, gone []types.UID) *decider {
 	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]string{}}
 	for _, read := range (evidence{in}).gateReads() {
 		if !(evidence{in}).isConfirmed(read) {
@@ -30,7 +31,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	}
 	p.Holds = nil
 	d.beginResults()
-	order := d.orderRules()
+	order := d.orderRules(gone)
 	for _, i := range order {
 		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
 		if in.ReadsLost(in.Programs.ListRuleTargets(i)) {
@@ -62,9 +63,10 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan) *decider {
 	return d
 }
 
-// DecideSteps adds the steps of rules and targets to a plan, except target steps for objects in done.
+// DecideSteps adds the steps of rules and targets to a plan, except target steps for objects in done, which are not left for
+// `leave`.
 func (in *Input) DecideSteps(e *celenv.Evaluation, p *Plan, done []types.UID) {
-	d := in.decideRules(e, p)
+	d := in.decideRules(e, p, done)
 	for _, uid := range done {
 		d.claimed[uid] = ""
 	}
