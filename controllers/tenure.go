@@ -11,6 +11,9 @@ func (r *CleanerReconciler) memoryInTenure(key types.NamespacedName) (mem *memor
 	tenure := r.opts.Shards.FindTenure(key)
 	mem = r.memories.memoryOf(key)
 	if mem.tenure.Exists() && !mem.tenure.IsSame(tenure) {
+		if mem.stopUninstall != nil {
+			mem.stopUninstall()
+		}
 		r.forgetCleaner(key, mem.uid)
 		mem = r.memories.memoryOf(key)
 	}

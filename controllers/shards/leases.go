@@ -41,8 +41,17 @@ func (c leaseClient) setHolder(l *coordinationv1.Lease, holder string) {
 	l.Spec.HolderIdentity, l.Spec.RenewTime, l.Spec.LeaseDurationSeconds = &holder, &now, ptr.To(int32(expiresAfter/time.Second))
 }
 
+// getLease reads a Lease.
+func (c leaseClient) getLease(ctx context.Context, name string) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	return c.Get(ctx, name, metav1.GetOptions{})
+}
+
 // writeLease creates a Lease, or updates it at the version that was read.
 func (c leaseClient) writeLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
 	write := func() (*coordinationv1.Lease, error) { return c.Update(ctx, l, metav1.UpdateOptions{}) }
 	if l.ResourceVersion == "" {
 		write = func() (*coordinationv1.Lease, error) { return c.Create(ctx, l, metav1.CreateOptions{}) }
@@ -74,11 +83,13 @@ func (l *leases) find(name string) *coordinationv1.Lease {
 // listLeases reads the Leases of replicas and shards, in one consistent version.
 func (c leaseClient) listLeases(ctx context.Context) (*leases, error) {
 	out := &leases{
-		blank: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.opts.Namespace, Labels: map[string]string{label: c.opts.Name}}},
+		blank: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.opts.Namespace}},
 		read:  map[string]*coordinationv1.Lease{},
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
 	out.sent = c.opts.Clock.Now()
-	list, err := c.List(ctx, metav1.ListOptions{LabelSelector: label + "=" + c.opts.Name})
+	list, err := c.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list Leases: %w", err)
 	}

@@ -27,31 +27,36 @@ func (s *Shards) renewGate(ctx context.Context) error {
 }
 
 func (s *Shards) tryGate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
 	read := s.opts.Clock.Now()
-	gate, err := s.leases.Get(ctx, s.opts.Name, metav1.GetOptions{})
+	gate, err := s.leases.getLease(ctx, s.opts.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		gate = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: s.opts.Name, Namespace: s.opts.Namespace}}
 	case err != nil:
 		return fmt.Errorf("cannot read the Lease %s: %w", s.opts.Name, err)
 	}
-	answered := s.opts.Clock.Now()
-	holder := ptr.Deref(gate.Spec.HolderIdentity, "")
 	s.mu.Lock()
-	writes, free := s.state.noteGate(lease{holder, gate.ResourceVersion}, time.Duration(ptr.Deref(gate.Spec.LeaseDurationSeconds, 0))*time.Second, read, answered)
+	writes, free := s.state.noteGate(renewedLease(gate), time.Duration(ptr.Deref(gate.Spec.LeaseDurationSeconds, 0))*time.Second, read, s.opts.Clock.Now())
 	s.mu.Unlock()
 	if !free {
-		return fmt.Errorf("%s leads: it holds the Lease %s, by which earlier versions elect a leader", holder, s.opts.Name)
+		return fmt.Errorf("%s leads: it holds the Lease %s, by which earlier versions elect a leader", *gate.Spec.HolderIdentity, s.opts.Name)
 	}
 	if !writes {
 		return nil
 	}
 	s.leases.setHolder(gate, GateHolder)
 	return s.renewLease(ctx, gate, func(l *coordinationv1.Lease, sent, answered time.Time) {
-		s.state.noteGateWritten(l.ResourceVersion, sent, answered)
+		s.state.noteGateWritten(renewedLease(l).version, sent, answered)
 	})
+}
+
+// renewedLease is a Lease whose version is its last renewal: a change of its metadata is none.
+func renewedLease(l *coordinationv1.Lease) lease {
+	out := lease{holder: ptr.Deref(l.Spec.HolderIdentity, "")}
+	if l.Spec.RenewTime != nil {
+		out.version = l.Spec.RenewTime.String()
+	}
+	return out
 }
 
 // renewLease writes a Lease, and notes when that was sent and answered.
@@ -69,8 +74,12 @@ func (s *Shards) renewLease(ctx context.Context, l *coordinationv1.Lease, note f
 
 // renewReplica renews the Lease of this replica, or takes one that is free.
 func (s *Shards) renewReplica(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
+	s.mu.Lock()
+	lists := s.state.canList(s.opts.Clock.Now())
+	s.mu.Unlock()
+	if !lists { // it owns nothing then, and others take its shards when its Lease expires
+		return errors.New("cannot list Leases")
+	}
 	own := s.own
 	if own == nil {
 		l, err := s.leases.listLeases(ctx)
@@ -97,13 +106,12 @@ func (s *Shards) renewReplica(ctx context.Context) error {
 
 // assignShards takes and gives away shards.
 func (s *Shards) assignShards(ctx context.Context) error {
-	reading, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
-	l, err := s.leases.listLeases(reading)
+	l, err := s.leases.listLeases(ctx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
+	s.state.noteRenewal(ofListing, l.sent, s.opts.Clock.Now())
 	writes := s.state.decideWrites(&l.listing, s.opts.Clock.Now())
 	s.mu.Unlock()
 	s.tellChanges() // what was lost, before anything is taken
@@ -119,8 +127,6 @@ func (s *Shards) assignShards(ctx context.Context) error {
 
 // carryOut writes who holds a shard. That another replica was faster is no error.
 func (s *Shards) carryOut(ctx context.Context, w write, l *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
-	defer cancel()
 	holder := ""
 	if w.takes {
 		holder = s.opts.Identity

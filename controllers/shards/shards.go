@@ -34,8 +34,6 @@ const Count = 16
 const (
 	// GateHolder is the holder of the Lease by which earlier versions elect a leader, while replicas own shards.
 	GateHolder = "shards"
-	// label is on the Leases of replicas and shards, with the name of the gate as its value.
-	label = "cleaner.vtex.dev/shards-of"
 	// period is how often Leases are renewed and read, and requestLimit how long one request may take.
 	period       = 2 * time.Second
 	requestLimit = 4 * time.Second
@@ -148,6 +146,9 @@ func (s *Shards) Start(ctx context.Context) error {
 	s.loops.Go(func() { s.repeat(s.renewLeases, nil) })
 	s.loops.Go(func() { s.repeat(s.assignShards, s.begun) })
 	<-ctx.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.leaving = true
 	return nil
 }
 
@@ -185,8 +186,10 @@ func (s *Shards) FindTenure(key types.NamespacedName) Tenure {
 	shard := FindShard(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.opts.Clock.Now()
+	s.state.endLapsed(now)
 	number := s.state.held[shard].number
-	if !s.state.holds(shard, number, s.opts.Clock.Now()) {
+	if !s.state.holds(shard, number, now) {
 		return Tenure{}
 	}
 	return NewTenure(number, func() bool { return s.holds(shard, number) })
@@ -195,7 +198,9 @@ func (s *Shards) FindTenure(key types.NamespacedName) Tenure {
 func (s *Shards) holds(shard int, number int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.holds(shard, number, s.opts.Clock.Now())
+	now := s.opts.Clock.Now()
+	s.state.endLapsed(now)
+	return s.state.holds(shard, number, now)
 }
 
 // CountOwned is how many shards this process owns.

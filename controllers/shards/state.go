@@ -10,7 +10,8 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
-// The times of a replica. One that has not renewed its Lease for renewalServes no longer acts; the others take its shards expiresAfter after
+// The times of a replica. Whether it may act itself it judges by the clock that says that more time has passed, and whether others may by the
+// monotonic one, which is never set. One that has not renewed its Lease for renewalServes no longer acts; the others take its shards expiresAfter after
 // they saw its last renewal, and so later than that.
 const (
 	renewalServes = 10 * time.Second
@@ -54,12 +55,13 @@ type write struct {
 	term int64
 }
 
-// renewal is one of the two Leases that a replica renews.
+// renewal is one of what a replica must have done lately to own anything: renewed the gate and its own Lease, and listed what is owned.
 type renewal int
 
 const (
 	ofGate renewal = iota
 	ofReplica
+	ofListing
 	renewals
 )
 
@@ -67,7 +69,8 @@ const (
 type state struct {
 	me      string
 	renewed [renewals]time.Time // when the last renewal was sent; zero: there was none
-	stopped bool
+	// leaving says that this replica takes nothing more, and stopped that it owns nothing more.
+	leaving, stopped bool
 	// term is a time of unbroken renewals, and tenures how many have begun.
 	term, tenures int64
 	held          [Count]tenure
@@ -97,6 +100,10 @@ type gateSighting struct {
 // none that has renewed it for as long as it lasts, and no other replica has just renewed it. What another one renewed since the last read counts from
 // when that was sent.
 func (s *state) noteGate(l lease, lasts time.Duration, sent, answered time.Time) (writes, free bool) {
+	if l.holder != GateHolder { // whoever holds it may act
+		s.giveUpAll()
+		s.renewed[ofGate] = time.Time{}
+	}
 	old := s.gate
 	s.gate.read = sent
 	if old.changed.IsZero() || old.version != l.version {
@@ -106,7 +113,7 @@ func (s *state) noteGate(l lease, lasts time.Duration, sent, answered time.Time)
 			return false, true
 		}
 	}
-	free = l.holder == "" || l.holder == GateHolder || monotime.ElapsedTime(s.gate.changed, sent) >= max(lasts, expiresAfter)
+	free = l.holder == "" || l.holder == GateHolder || sent.Sub(s.gate.changed) >= max(lasts, expiresAfter)
 	return free, free
 }
 
@@ -127,6 +134,19 @@ func (s *state) isRenewed(now time.Time) bool {
 	return !s.stopped && !slices.ContainsFunc(s.renewed[:], func(at time.Time) bool {
 		return at.IsZero() || monotime.ElapsedTime(at, now) >= renewalServes
 	})
+}
+
+// endLapsed ends all tenures when this replica may no longer act: they do not last again when a late answer comes.
+func (s *state) endLapsed(now time.Time) {
+	if !s.isRenewed(now) && s.held != ([Count]tenure{}) {
+		s.giveUpAll()
+	}
+}
+
+// canList reports that this replica has listed Leases lately, or never tried to.
+func (s *state) canList(now time.Time) bool {
+	at := s.renewed[ofListing]
+	return at.IsZero() || monotime.ElapsedTime(at, now) < renewalServes
 }
 
 // holds reports that a tenure lasts.
@@ -163,7 +183,7 @@ func (s *state) noteListing(l *listing) {
 // isAlive reports whether the replica in a place renewed its Lease, as far as a listing shows.
 func (s *state) isAlive(place int, l *listing) bool {
 	seen := s.seen[place]
-	return seen.holder != "" && (seen.holder == s.me || monotime.ElapsedTime(seen.changed, l.sent) < expiresAfter)
+	return seen.holder != "" && (seen.holder == s.me || l.sent.Sub(seen.changed) < expiresAfter)
 }
 
 // findPlace returns the place of this replica, or one that is free: there is none if ok is false.
@@ -189,7 +209,7 @@ func (s *state) others(l *listing) (alive map[string]bool, settled int) {
 			continue
 		}
 		alive[s.seen[i].holder] = true
-		if monotime.ElapsedTime(s.seen[i].arrived, l.sent) >= settlesAfter {
+		if l.sent.Sub(s.seen[i].arrived) >= settlesAfter {
 			settled++
 		}
 	}
@@ -211,11 +231,14 @@ func (s *state) decideWrites(l *listing, now time.Time) []write {
 	s.restSurplus(share(1+settled), now)
 	var out []write
 	room := share(1+len(alive)) - s.countKept()
+	if s.leaving {
+		room = 0
+	}
 	for _, shard := range s.order(l) {
 		r, t := l.shards[shard], s.held[shard]
 		w := write{shard: shard, replace: r, term: s.term}
 		switch {
-		case t.number != 0 && !t.resting.IsZero() && monotime.ElapsedTime(t.resting, now) >= handOverAfter:
+		case t.number != 0 && !t.resting.IsZero() && now.Sub(t.resting) >= handOverAfter:
 			s.held[shard] = tenure{}
 			out = append(out, w)
 		case t.number != 0, alive[r.holder]:

@@ -129,6 +129,10 @@ func (r *simulated) list(then func(l *listing, ok bool)) {
 }
 
 func (r *simulated) renewReplica(again func()) {
+	if !r.canList(r.now) {
+		again()
+		return
+	}
 	if r.own == nil {
 		r.list(func(l *listing, ok bool) {
 			if !ok {
@@ -193,6 +197,7 @@ func (r *simulated) assign(again func()) {
 			again()
 			return
 		}
+		r.noteRenewal(ofListing, l.sent, r.now)
 		writes := r.decideWrites(l, r.now)
 		left := len(writes)
 		if left == 0 {
@@ -373,6 +378,7 @@ func renewedAt(now time.Time) (*state, *listing) {
 	s := &state{me: "me"}
 	s.noteRenewal(ofGate, now, now)
 	s.noteRenewal(ofReplica, now, now)
+	s.noteRenewal(ofListing, now, now)
 	l := &listing{sent: now, answered: now}
 	l.replicas[0] = lease{"me", "1"}
 	l.shards[3] = lease{"me", "2"}
@@ -396,6 +402,7 @@ func TestAShardIsNotOwnedAfterASleep(t *testing.T) {
 	}
 	s.noteRenewal(ofGate, woke, woke)
 	s.noteRenewal(ofReplica, woke, woke)
+	s.noteRenewal(ofListing, woke, woke)
 	if s.countHeld(woke) != 0 {
 		t.Error("a shard is owned again without being taken")
 	}
@@ -421,10 +428,17 @@ func TestWhatEndsATenure(t *testing.T) {
 			s.held[3] = tenure{}
 			s.noteWritten(write{shard: 3, term: s.term}, "2", now)
 		}, false},
-		"Rests":    {func(s *state, _ *listing) { s.held[3].resting = now }, false},
-		"Stopped":  {func(s *state, _ *listing) { s.stopped = true }, false},
-		"LateGate": {func(s *state, _ *listing) { s.noteRenewal(ofGate, now.Add(9*time.Second), now.Add(10*time.Second)) }, false},
-		"InTime":   {func(s *state, _ *listing) { s.noteRenewal(ofGate, now, now.Add(9*time.Second)) }, true},
+		"Rests":       {func(s *state, _ *listing) { s.held[3].resting = now }, false},
+		"Stopped":     {func(s *state, _ *listing) { s.stopped = true }, false},
+		"LateGate":    {func(s *state, _ *listing) { s.noteRenewal(ofGate, now.Add(9*time.Second), now.Add(10*time.Second)) }, false},
+		"LateListing": {func(s *state, _ *listing) { s.noteRenewal(ofListing, now.Add(9*time.Second), now.Add(10*time.Second)) }, false},
+		"ForeignGate": {func(s *state, _ *listing) { s.noteGate(lease{"earlier", "9"}, 0, now, now) }, false},
+		"DeletedGate": {func(s *state, _ *listing) { s.noteGate(lease{}, 0, now, now) }, false},
+		"Lapsed": {func(s *state, _ *listing) { // a late answer does not bring it back
+			s.endLapsed(now.Add(10 * time.Second))
+			s.noteRenewal(ofGate, now.Add(9*time.Second), now.Add(9*time.Second))
+		}, false},
+		"InTime": {func(s *state, _ *listing) { s.noteRenewal(ofGate, now, now.Add(9*time.Second)) }, true},
 	} {
 		s, l := renewedAt(now)
 		number := s.held[3].number
@@ -432,6 +446,34 @@ func TestWhatEndsATenure(t *testing.T) {
 		if got := s.holds(3, number, now); got != tc.owns {
 			t.Errorf("%s: owned: %t", name, got)
 		}
+	}
+}
+
+// TestASetClockMakesNoOtherReplicaGone shows that a replica whose clock is set forward does not take others for gone, which go by their own clocks.
+func TestASetClockMakesNoOtherReplicaGone(t *testing.T) {
+	began := time.Now()
+	s, l := renewedAt(began)
+	l.replicas[1] = lease{"other", "1"}
+	s.noteListing(l)
+	s.noteGate(lease{"earlier", "1"}, 0, began, began)
+	set := began.Add(2 * time.Second)
+	*(*uint64)(unsafe.Pointer(&set)) += uint64(time.Minute/time.Second) << 30 //nolint:gosec // it moves the time of day alone, which no function does
+	l.sent, l.answered = set, set
+	if !s.isAlive(1, l) {
+		t.Error("a replica that renewed its Lease two seconds ago is taken for gone")
+	}
+	if _, free := s.noteGate(lease{"earlier", "1"}, 0, set, set); free {
+		t.Error("an earlier version that renewed its Lease two seconds ago is taken for gone")
+	}
+}
+
+// TestAReplicaThatLeavesTakesNothing shows that no shard moves to a replica that stops.
+func TestAReplicaThatLeavesTakesNothing(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s, l := renewedAt(now)
+	s.leaving = true
+	if writes := s.decideWrites(l, now); len(writes) > 0 || s.countHeld(now) != 1 {
+		t.Errorf("it writes %+v, and owns %d", writes, s.countHeld(now))
 	}
 }
 
@@ -443,6 +485,7 @@ func TestAShardRestsBeforeItIsGivenAway(t *testing.T) {
 	renew := func() {
 		s.noteRenewal(ofGate, now, now)
 		s.noteRenewal(ofReplica, now, now)
+		s.noteRenewal(ofListing, now, now)
 	}
 	renew()
 	l.replicas[0], l.replicas[1] = lease{"me", "1"}, lease{"other", "1"}

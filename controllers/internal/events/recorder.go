@@ -41,7 +41,7 @@ type Recorder struct {
 	stopped bool
 }
 
-// NeedLeaderElection says that only the leader writes.
+// NeedLeaderElection has it started after the caches. There is no election.
 func (r *Recorder) NeedLeaderElection() bool { return true }
 
 // RecordEvent queues an Event and returns immediately.

@@ -39,7 +39,7 @@ func NewPacer() *Pacer {
 	return &Pacer{live: measureLive, set: debug.SetGCPercent}
 }
 
-// NeedLeaderElection says that a replica that waits for the Lease is paced too.
+// NeedLeaderElection has it started before the caches.
 func (p *Pacer) NeedLeaderElection() bool { return false }
 
 // Start paces the collections until ctx is done.

@@ -181,11 +181,11 @@ func newSender(o Options, t timeouts) (*Sender, error) {
 	}, nil
 }
 
-// NeedLeaderElection says that only the leader sends.
+// NeedLeaderElection has it started after the caches. There is no election.
 func (s *Sender) NeedLeaderElection() bool { return true }
 
 // Start delivers what QueueDelivery was given, before and from now on, until ctx is done. Then it cancels the attempts under way
-// and returns when they have ended. What was not delivered is given to QueueDelivery again by the next leader.
+// and returns when they have ended. What was not delivered is given to QueueDelivery again by the next owner of the Cleaner.
 func (s *Sender) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()

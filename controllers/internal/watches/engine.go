@@ -179,7 +179,7 @@ func New(o Options) (*Engine, error) {
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
 func (e *Engine) Resolver() *served.Resolver { return e.resolver }
 
-// NeedLeaderElection says that only the leader watches.
+// NeedLeaderElection has it started after the caches. There is no election.
 func (e *Engine) NeedLeaderElection() bool { return true }
 
 // Start watches until ctx is done, and returns after all goroutines have ended.
