@@ -100,7 +100,7 @@ type gateSighting struct {
 // none that has renewed it for as long as it lasts, and no other replica has just renewed it. What another one renewed since the last read counts from
 // when that was sent.
 func (s *state) noteGate(l lease, lasts time.Duration, sent, answered time.Time) (writes, free bool) {
-	if l.holder != GateHolder { // whoever holds it may act
+	if l.holder != GateHolder { // its holder may act
 		s.giveUpAll()
 		s.renewed[ofGate] = time.Time{}
 	}
