@@ -46,11 +46,13 @@ type tenure struct {
 	resting time.Time // since when it is about to be given away; zero: it is not
 }
 
+// isKept reports that the shard is owned, and not about to be given away.
+func (t tenure) isKept() bool { return t.number != 0 && t.resting.IsZero() }
+
 // write is a change of the Lease of a shard: to this process as its holder, or to none.
 type write struct {
-	shard   int
-	replace lease
-	takes   bool
+	shard int
+	takes bool
 	// term is that in which the write was decided on.
 	term int64
 }
@@ -152,18 +154,15 @@ func (s *state) canList(now time.Time) bool {
 // holds reports that a tenure lasts.
 func (s *state) holds(shard int, number int64, now time.Time) bool {
 	t := s.held[shard]
-	return number != 0 && t.number == number && t.resting.IsZero() && s.isRenewed(now)
+	return t.isKept() && t.number == number && s.isRenewed(now)
 }
 
 // countHeld counts the shards that this replica acts for.
 func (s *state) countHeld(now time.Time) int {
-	n := 0
-	for shard, t := range s.held {
-		if s.holds(shard, t.number, now) {
-			n++
-		}
+	if !s.isRenewed(now) {
+		return 0
 	}
-	return n
+	return s.countKept()
 }
 
 // noteListing takes in when the Leases of replicas changed.
@@ -236,7 +235,7 @@ func (s *state) decideWrites(l *listing, now time.Time) []write {
 	}
 	for _, shard := range s.order(l) {
 		r, t := l.shards[shard], s.held[shard]
-		w := write{shard: shard, replace: r, term: s.term}
+		w := write{shard: shard, term: s.term}
 		switch {
 		case t.number != 0 && !t.resting.IsZero() && now.Sub(t.resting) >= handOverAfter:
 			s.held[shard] = tenure{}
@@ -266,7 +265,7 @@ func (s *state) dropLost(l *listing) {
 func (s *state) countKept() int {
 	n := 0
 	for _, t := range s.held {
-		if t.number != 0 && t.resting.IsZero() {
+		if t.isKept() {
 			n++
 		}
 	}
@@ -277,7 +276,7 @@ func (s *state) countKept() int {
 func (s *state) restSurplus(most int, now time.Time) {
 	surplus := s.countKept() - most
 	for shard := Count - 1; shard >= 0 && surplus > 0; shard-- {
-		if t := &s.held[shard]; t.number != 0 && t.resting.IsZero() {
+		if t := &s.held[shard]; t.isKept() {
 			t.resting = now
 			surplus--
 		}

@@ -210,7 +210,7 @@ func (r *simulated) assign(again func()) {
 				holder = r.name
 			}
 			r.request(func() bool {
-				return r.put(fmt.Sprint("shard-", w.shard), w.replace.version, holder, func(v string) { version = v })
+				return r.put(fmt.Sprint("shard-", w.shard), l.shards[w.shard].version, holder, func(v string) { version = v })
 			}, func(ok bool) {
 				if ok {
 					r.noteWritten(w, version, r.now)
