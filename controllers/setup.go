@@ -202,7 +202,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors,
 	}
-	opts.Shards.NotifyChanges(func(shard int) { cachedcleaners.WakeShard(context.Background(), r.client, shard, r.wake.Wake) }) //nolint:forbidigo // a cache is read
+	opts.Shards.NotifyChanges(func(changed []int) { cachedcleaners.WakeShards(context.Background(), r.client, changed, r.wake.Wake) }) //nolint:forbidigo // a cache is read
 	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)

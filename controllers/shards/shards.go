@@ -74,8 +74,8 @@ func (t Tenure) Fresh() bool { return t.Exists() && t.lasts() }
 type Ownership interface {
 	// FindTenure returns since when this process has owned a Cleaner without interruption; the zero value if it does not.
 	FindTenure(key types.NamespacedName) Tenure
-	// NotifyChanges has a function called with each shard that begins or ceases to be this process's.
-	NotifyChanges(changed func(shard int))
+	// NotifyChanges has a function called with the shards that begin or cease to be this process's.
+	NotifyChanges(changed func(shards []int))
 	// CountOwned is how many shards this process owns.
 	CountOwned() int
 }
@@ -89,7 +89,7 @@ func (Alone) FindTenure(types.NamespacedName) Tenure {
 }
 
 // NotifyChanges does nothing: nothing changes.
-func (Alone) NotifyChanges(func(shard int)) {}
+func (Alone) NotifyChanges(func(shards []int)) {}
 
 // CountOwned is all.
 func (Alone) CountOwned() int { return Count }
@@ -124,7 +124,7 @@ type Shards struct {
 	mu       sync.Mutex
 	state    state
 	renewing bool // as it was last
-	changed  func(shard int)
+	changed  func(shards []int)
 	last     [Count]int64 // the tenures that were told
 	// own is the Lease of this replica as it was written last, and taken the name of the one it tried to take last. Only the loop that renews it uses
 	// them, and Release when that has ended. Without own, it is read.
@@ -135,7 +135,7 @@ type Shards struct {
 // New returns the shards of a process that owns none yet. Start takes them.
 func New(o Options) *Shards {
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // renewals must last until all parts of the manager have ended
-	return &Shards{opts: o, leases: leaseClient{o.Client.Leases(o.Namespace), o}, ctx: ctx, stop: stop, state: state{me: o.Identity}, changed: func(int) {}, begun: make(chan struct{}, 1)}
+	return &Shards{opts: o, leases: leaseClient{o.Client.Leases(o.Namespace), o}, ctx: ctx, stop: stop, state: state{me: o.Identity}, changed: func([]int) {}, begun: make(chan struct{}, 1)}
 }
 
 // NeedLeaderElection is true, so that a manager starts it when its caches are synced. There is no other election.
@@ -178,8 +178,8 @@ func (s *Shards) repeat(do func(ctx context.Context) error, called <-chan struct
 	}
 }
 
-// NotifyChanges has a function called with each shard that this process begins or ceases to own. Call it before Start.
-func (s *Shards) NotifyChanges(f func(shard int)) { s.changed = f }
+// NotifyChanges has a function called with the shards that this process begins or ceases to own. Call it before Start.
+func (s *Shards) NotifyChanges(f func(shards []int)) { s.changed = f }
 
 // FindTenure returns the tenure of a Cleaner; the zero value if this process does not own it.
 func (s *Shards) FindTenure(key types.NamespacedName) Tenure {
@@ -263,7 +263,7 @@ func (s *Shards) noteBeginning() bool {
 	return s.renewing && !before && len(s.begun) == 0
 }
 
-// tellChanges calls back for the shards whose tenure has begun or ended.
+// tellChanges calls back with the shards whose tenure has begun or ended.
 func (s *Shards) tellChanges() {
 	s.mu.Lock()
 	var changed []int
@@ -286,7 +286,5 @@ func (s *Shards) tellChanges() {
 		return
 	}
 	s.opts.Log.Info("The shards of this replica have changed", "changed", changed, "owned", owned, "of", Count)
-	for _, shard := range changed {
-		s.changed(shard)
-	}
+	s.changed(changed)
 }

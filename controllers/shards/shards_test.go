@@ -103,7 +103,7 @@ func (s *server) holder(name string) string {
 }
 
 // newShards starts the shards of a process.
-func newShards(t *testing.T, s *server, identity string, changed func(int)) *Shards {
+func newShards(t *testing.T, s *server, identity string, changed func([]int)) *Shards {
 	t.Helper()
 	out := New(Options{Client: s, Namespace: "system", Name: "gate", Identity: identity, Ready: func() bool { return true }, Clock: clock.RealClock{}, Log: logr.Discard()})
 	out.NotifyChanges(changed)
@@ -111,7 +111,7 @@ func newShards(t *testing.T, s *server, identity string, changed func(int)) *Sha
 	return out
 }
 
-func ignore(int) {}
+func ignore([]int) {}
 
 // TestReplicasOwnShares has a second replica follow a first one, which then stops.
 func TestReplicasOwnShares(t *testing.T) {
@@ -119,7 +119,13 @@ func TestReplicasOwnShares(t *testing.T) {
 		s := &server{leases: map[string]*coordinationv1.Lease{}}
 		var mu sync.Mutex
 		told := map[int]int{}
-		a := newShards(t, s, "a", func(shard int) { mu.Lock(); told[shard]++; mu.Unlock() })
+		a := newShards(t, s, "a", func(shards []int) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, shard := range shards {
+				told[shard]++
+			}
+		})
 		time.Sleep(time.Second) // of the bubble: no time passes
 		synctest.Wait()
 		if got := a.CountOwned(); got != Count {

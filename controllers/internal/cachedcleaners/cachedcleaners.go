@@ -8,6 +8,7 @@ package cachedcleaners
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,15 +40,15 @@ func ListReadiness(ctx context.Context, c client.Reader, owned shards.Ownership)
 	return out, err
 }
 
-// WakeShard wakes the Cleaners and ClusterCleaners of a shard, whose owner has changed. If the cache is not there yet, all are reconciled when it is.
-func WakeShard(ctx context.Context, c client.Reader, shard int, wake func(types.NamespacedName)) {
+// WakeShards wakes the Cleaners and ClusterCleaners of shards whose owner has changed. If the cache is not there yet, all are reconciled when it is.
+func WakeShards(ctx context.Context, c client.Reader, changed []int, wake func(types.NamespacedName)) {
 	var keys []types.NamespacedName
 	if err := visitCleaners(ctx, c, func(owner v1alpha1.Owner) {
-		if key := client.ObjectKeyFromObject(owner); shards.FindShard(key) == shard {
+		if key := client.ObjectKeyFromObject(owner); slices.Contains(changed, shards.FindShard(key)) {
 			keys = append(keys, key)
 		}
 	}); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot list the Cleaners of a shard", "shard", shard)
+		logf.FromContext(ctx).Error(err, "Cannot list the Cleaners of shards", "shards", changed)
 	}
 	for _, key := range keys {
 		wake(key)

@@ -77,7 +77,7 @@ func TestListReadiness(t *testing.T) {
 }
 
 // Each Cleaner is in one shard, with all others of its namespace. ClusterCleaners are in many.
-func TestWakeShard(t *testing.T) {
+func TestWakeShards(t *testing.T) {
 	scheme := apiruntime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestWakeShard(t *testing.T) {
 	c, all, clusterWide := b.Build(), 0, 0
 	for shard := range shards.Count {
 		var keys []types.NamespacedName
-		WakeShard(t.Context(), c, shard, func(key types.NamespacedName) { keys = append(keys, key) })
+		WakeShards(t.Context(), c, []int{shard}, func(key types.NamespacedName) { keys = append(keys, key) })
 		all += len(keys)
 		ofShop, of := 0, 0
 		for _, key := range keys {
@@ -114,5 +114,5 @@ func TestWakeShard(t *testing.T) {
 	if all != 18 || clusterWide < 2 {
 		t.Errorf("%d Cleaners in all; ClusterCleaners in %d shards", all, clusterWide)
 	}
-	WakeShard(t.Context(), fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build(), 0, func(key types.NamespacedName) { t.Errorf("%s is woken without a cache", key) })
+	WakeShards(t.Context(), fake.NewClientBuilder().WithScheme(apiruntime.NewScheme()).Build(), []int{0}, func(key types.NamespacedName) { t.Errorf("%s is woken without a cache", key) })
 }
