@@ -67,14 +67,14 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	for i := range spec.Rules {
 		p.rules = append(p.rules, b.compileRule(s, i, &spec.Rules[i]))
 	}
-	for i, r := range p.rules {
-		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
-	}
 	switch {
 	case b.interrupted:
 		return nil, nil
 	case len(b.errs) > 0:
 		return nil, b.errs
+	}
+	for i, r := range p.rules {
+		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
 	}
 	if errs := p.checkReadings(b.root); len(errs) > 0 {
 		return nil, errs

@@ -5,12 +5,15 @@ package celenv
 
 import (
 	"context"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -291,4 +294,52 @@ func TestCompilationsAreFew(t *testing.T) {
 	if p, errs := cache.Get(t.Context(), "ns", "a", "1", spec("true")); p == nil || len(errs) > 0 {
 		t.Errorf("what was cut short is remembered: %v, %v", p, errs)
 	}
+}
+
+// TestEachExpressionMayBeBroken breaks one expression of a full rule after the other, and all of them: each is an error of its own field.
+func TestEachExpressionMayBeBroken(t *testing.T) {
+	full := func() *v1alpha1.Rule {
+		two := intstr.FromString("2")
+		return &v1alpha1.Rule{
+			Name: "r", ForEach: "pods.items", When: "true", Unless: "false", Key: "'k'", Reason: "'r'", For: "duration('1h')", ForKey: "'k'", GroupBy: "'g'", Leave: &two,
+			Variables: variablesOf([]string{"v: true"}), OrderBy: []v1alpha1.OrderBy{{Expression: "1"}}, Confirm: []v1alpha1.Confirm{{Target: "config", Name: "'n'", Namespace: "'s'"}},
+			Actions: []v1alpha1.RuleAction{{When: "true", Object: "config", Patch: &v1alpha1.PatchAction{Expression: "{}"}}},
+		}
+	}
+	fields := map[string]func(*v1alpha1.Rule) *string{
+		"forEach": func(r *v1alpha1.Rule) *string { return &r.ForEach }, "when": func(r *v1alpha1.Rule) *string { return &r.When },
+		"unless": func(r *v1alpha1.Rule) *string { return &r.Unless }, "key": func(r *v1alpha1.Rule) *string { return &r.Key },
+		"reason": func(r *v1alpha1.Rule) *string { return &r.Reason }, "for": func(r *v1alpha1.Rule) *string { return &r.For },
+		"forKey": func(r *v1alpha1.Rule) *string { return &r.ForKey }, "groupBy": func(r *v1alpha1.Rule) *string { return &r.GroupBy },
+		"variables[0].expression":     func(r *v1alpha1.Rule) *string { return &r.Variables[0].Expression },
+		"orderBy[0].expression":       func(r *v1alpha1.Rule) *string { return &r.OrderBy[0].Expression },
+		"confirm[0].name":             func(r *v1alpha1.Rule) *string { return &r.Confirm[0].Name },
+		"confirm[0].namespace":        func(r *v1alpha1.Rule) *string { return &r.Confirm[0].Namespace },
+		"actions[0].when":             func(r *v1alpha1.Rule) *string { return &r.Actions[0].When },
+		"actions[0].object":           func(r *v1alpha1.Rule) *string { return &r.Actions[0].Object },
+		"actions[0].patch.expression": func(r *v1alpha1.Rule) *string { return &r.Actions[0].Patch.Expression },
+		"leave":                       func(r *v1alpha1.Rule) *string { return &r.Leave.StrVal },
+	}
+	c := newCompiler(t, budget.Limits{})
+	if _, errs := c.Compile(t.Context(), podWork(nil, *full())); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	check := func(t *testing.T, rule *v1alpha1.Rule, want []string) {
+		_, errs := c.Compile(t.Context(), podWork(nil, *rule))
+		var at []string
+		for _, err := range errs {
+			at = append(at, strings.TrimPrefix(err.Field, "spec.rules[0]."))
+		}
+		slices.Sort(at)
+		if diff := cmp.Diff(want, at); diff != "" {
+			t.Errorf("(-want +got):\n%s\n%v", diff, errs)
+		}
+	}
+	all, names := full(), slices.Sorted(maps.Keys(fields))
+	for _, name := range names {
+		one := full()
+		*fields[name](one), *fields[name](all) = "(", "("
+		t.Run(name, func(t *testing.T) { check(t, one, []string{name}) })
+	}
+	t.Run("All", func(t *testing.T) { check(t, all, names) })
 }
