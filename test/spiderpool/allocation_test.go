@@ -23,16 +23,17 @@ import (
 
 const (
 	// leaks are as many records as leak, of which some have left an endpoint behind.
-	leaks     = 1000
-	endpoints = 100
+	leaks     = 200
+	endpoints = 40
 	// enough is how many patches may be refused.
 	enough = 12
 	// longEnough is how long the allocator continues after the first patch, where the operator is too slow to be refused that often.
 	longEnough = 30 * time.Second
 	// mostRecords is how many a pool may have.
 	mostRecords = 5000
-	// leakedFor is long enough that a quarter of it is a pass of the operator: the pool changes in each.
-	leakedFor = 24 * time.Second
+	// leakedFor is long enough that a pass of the operator takes less than a quarter of it, also on a slow machine: the pool changes in each pass,
+	// and a pass that takes longer starts the wait again.
+	leakedFor = 40 * time.Second
 )
 
 // allocator allocates addresses of a pool, one after the other and as fast as it can, as an agent of Spiderpool does: it
