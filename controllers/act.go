@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -180,7 +181,7 @@ func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 	return nil
 }
 
-func andRelease(rel *plan.Release) string {
+func andRelease(rel *observed.Release) string {
 	if rel == nil {
 		return ""
 	}
@@ -219,7 +220,7 @@ func (r releaseReader) loadRelease(ctx context.Context) error {
 }
 
 // readWanted reads the release that the spec wants uninstalled; nil if there is none.
-func (r releaseReader) readWanted(ctx context.Context) (rel *plan.Release, err error) {
+func (r releaseReader) readWanted(ctx context.Context) (rel *observed.Release, err error) {
 	if !r.wantsRelease() {
 		return nil, nil
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -113,7 +113,7 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 
 // findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is
 // terminating.
-func (a *authority) findObstacle(ctx context.Context, release *plan.Release) identity.Refusal {
+func (a *authority) findObstacle(ctx context.Context, release *observed.Release) identity.Refusal {
 	if refusal := a.findRefusal(ctx, release); refusal.IsRefusal() {
 		refusal.Message = takesNoAction + refusal.Message
 		return refusal
@@ -133,12 +133,12 @@ func (a *authority) namespaceLeaves(ctx context.Context) bool {
 		return false
 	}
 	ns := a.pass.r.own.Live.Read(ctx, snapshot.NewNamespaceQuery(a.pass.store.Draft.GetNamespace()))
-	return ns.State != plan.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
+	return ns.State != observed.Complete || len(ns.Objects) == 0 || ns.Objects[0].Terminating
 }
 
 // findRefusal says why nothing may be done for the Cleaner now: the account that it acts as is not there, or its author may not
 // do it. The rights that a release needs are asked about too.
-func (a *authority) findRefusal(ctx context.Context, release *plan.Release) identity.Refusal {
+func (a *authority) findRefusal(ctx context.Context, release *observed.Release) identity.Refusal {
 	if missing := a.pass.clients.DescribeMissing(ctx, a.pass.r.own.Live); missing != "" {
 		return identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
 	}
@@ -146,7 +146,7 @@ func (a *authority) findRefusal(ctx context.Context, release *plan.Release) iden
 }
 
 // authorRefused says why nothing may be done for the Cleaner's author.
-func (a *authority) authorRefused(ctx context.Context, release *plan.Release) identity.Refusal {
+func (a *authority) authorRefused(ctx context.Context, release *observed.Release) identity.Refusal {
 	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Stored, a.pass.clients.Account)
 	if !known {
 		return refused
@@ -184,7 +184,7 @@ func (a *authority) reviewUninstall(ctx context.Context) {
 
 // uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
 // decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
-func (a *authority) uninstallNeeds(release *plan.Release) []rights.Right {
+func (a *authority) uninstallNeeds(release *observed.Release) []rights.Right {
 	if account := a.pass.clients.Account; !account.IsOperator() {
 		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: account.Namespace, Name: account.Name}}
 	}
@@ -201,15 +201,15 @@ func (a *authority) disablesHooks() bool {
 }
 
 // findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
-func (a *authority) findNeeded(ctx context.Context, release *plan.Release) (needed []rights.Right, unknown string) {
+func (a *authority) findNeeded(ctx context.Context, release *observed.Release) (needed []rights.Right, unknown string) {
 	served := make([]validation.ServedKind, len(a.pass.assignment.Work.Targets))
 	for i := range a.pass.assignment.Work.Targets {
 		r := &a.pass.assignment.Work.Targets[i].Reference
 		found, state, detail := a.pass.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
-		case plan.Complete:
+		case observed.Complete:
 			served[i] = validation.ServedKind{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
-		case plan.NoSuchKind:
+		case observed.NoSuchKind:
 		default:
 			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
 		}
@@ -221,7 +221,7 @@ func (a *authority) findNeeded(ctx context.Context, release *plan.Release) (need
 		all = append(all, release.RequiredRights(a.disablesHooks())...)
 	}
 	for _, r := range all {
-		if r.Resource != plan.AllResources {
+		if r.Resource != observed.AllResources {
 			needed = append(needed, r)
 		}
 	}

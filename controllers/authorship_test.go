@@ -13,16 +13,16 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
 // An author needs the rights that the uninstall of the release takes, with those of its hooks if they may run. Of an open run, its record says
 // that, and after an edit its hooks do not run. With a ServiceAccount, its rights decide.
 func TestRightsForARelease(t *testing.T) {
-	ofRelease := plan.Right{Verb: "delete", Resource: "services", Namespace: "shop"}
-	ofHooks := plan.Right{Verb: "create", Group: "batch", Resource: "jobs", Namespace: "shop"}
-	release := &plan.Release{Rights: []plan.Right{ofRelease}, HookRights: []plan.Right{ofHooks}, HasHooks: true}
+	ofRelease := observed.Right{Verb: "delete", Resource: "services", Namespace: "shop"}
+	ofHooks := observed.Right{Verb: "create", Group: "batch", Resource: "jobs", Namespace: "shop"}
+	release := &observed.Release{Rights: []observed.Right{ofRelease}, HookRights: []observed.Right{ofHooks}, HasHooks: true}
 	open := func(result v1alpha1.Result, helm *v1alpha1.HelmRelease) *v1alpha1.Run {
 		return &v1alpha1.Run{Number: 1, Decides: "this", Result: result, Helm: helm}
 	}
@@ -66,12 +66,12 @@ func TestRightsForARelease(t *testing.T) {
 			if deletesPods := slices.Contains(needed, rights.Right{Verb: "delete", Resource: "pods", Namespace: "shop"}); !deletesPods {
 				t.Errorf("the right to delete Pods is not needed: %v", needed)
 			}
-			want := []plan.Right{ofRelease}
+			want := []observed.Right{ofRelease}
 			if tc.hooks {
-				want = []plan.Right{ofRelease, ofHooks}
+				want = []observed.Right{ofRelease, ofHooks}
 			}
 			if tc.account != "" {
-				want = []plan.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "shop", Name: tc.account}}
+				want = []observed.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "shop", Name: tc.account}}
 			}
 			if got := p.authority.uninstallNeeds(release); !slices.Equal(got, want) {
 				t.Errorf("for the uninstall are needed %v, want %v", got, want)

@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // confirmsAtATime is how many items one batch confirms by live reads.
@@ -376,7 +377,7 @@ func (b *batch) makeReady(ctx context.Context) error {
 
 // carrySteps carries out confirmed steps. acted reports whether anything was changed, or was found to be no change.
 func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bool, err error) {
-	b.executor.watched, b.executor.versions = map[types.UID]plan.Object{}, map[types.UID]string{}
+	b.executor.watched, b.executor.versions = map[types.UID]observed.Object{}, map[types.UID]string{}
 	for i := range first.Steps {
 		b.executor.watched[first.Steps[i].Object.UID] = first.Steps[i].Object
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -183,7 +184,7 @@ func (o *openRun) rememberGone(run *v1alpha1.Run, sights map[int]life.Sight) {
 	for i, sight := range sights {
 		row, err := plan.ParseRow(run.Rows[i])
 		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
-			o.pass.mem.Overlay.NoteAnswer(plan.Object{Ref: row.Ref}, nil)
+			o.pass.mem.Overlay.NoteAnswer(observed.Object{Ref: row.Ref}, nil)
 		}
 	}
 }
@@ -267,7 +268,7 @@ func (o *openRun) startUninstall(ctx context.Context, start bool) error {
 	want := helm.UninstallRequest{
 		Namespace: o.pass.store.Draft.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
-		Self: plan.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: o.pass.store.Draft.GetNamespace(), Name: o.pass.store.Draft.GetName(), UID: o.pass.store.Draft.GetUID()},
+		Self: observed.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: o.pass.store.Draft.GetNamespace(), Name: o.pass.store.Draft.GetName(), UID: o.pass.store.Draft.GetUID()},
 	}
 	if m.Release.Begun {
 		want.Begun = m.Release.Mark
@@ -393,7 +394,7 @@ type rowFollower struct {
 func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 	f := &rowFollower{executor: &executor{pass: o.pass, in: o.pass.mem.judged.in, run: &o.pass.mem.run, number: o.pass.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
 	f.executor.in.Memory = o.pass.share
-	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[plan.Read]bool{}, map[plan.Read]string{}, map[types.UID]string{}
+	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[observed.Read]bool{}, map[observed.Read]string{}, map[types.UID]string{}
 	all := o.pass.store.Draft.State().Run.Rows
 	for i, text := range all {
 		row, err := plan.ParseRow(text)
@@ -423,8 +424,8 @@ func (f *rowFollower) courseOfRows() *life.Course {
 // decideChanged reads changed objects live, and decides the run again.
 func (f *rowFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	f.settleRows(c, changed)
-	reads := map[plan.Read]types.UID{}
-	var ask []plan.Read
+	reads := map[observed.Read]types.UID{}
+	var ask []observed.Read
 	for i := range c.Steps {
 		if s := &c.Steps[i]; changed[s.Object.UID] {
 			delete(f.executor.versions, s.Object.UID)

@@ -24,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -209,7 +210,7 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 }
 
 // inputAt is what a decision depends on, at a moment that is not after the snapshot was taken.
-func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s plan.Snapshot) plan.Input {
+func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s observed.Snapshot) plan.Input {
 	return plan.Input{
 		Owner:       e.pass.planOwner(),
 		Spec:        e.pass.assignment.Work,
@@ -507,13 +508,13 @@ type boundReader struct {
 }
 
 // Read answers a query.
-func (r boundReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (r boundReader) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	if r.clock != nil {
 		limited, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		left := r.until.Sub(r.clock.Now())
 		if left <= 0 {
-			return plan.Target{State: plan.Failed, Detail: slowReads}
+			return observed.Target{State: observed.Failed, Detail: slowReads}
 		}
 		timer := r.clock.NewTimer(left)
 		defer timer.Stop()
@@ -530,7 +531,7 @@ func (r boundReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 }
 
 // chargeSeen takes what decisions make of a snapshot when a target is deleted: they list all that conditions see, for each target.
-func (r boundReader) chargeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snapshot {
+func (r boundReader) chargeSeen(work *v1alpha1.Work, s observed.Snapshot) observed.Snapshot {
 	if !slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
 		return s
 	}
@@ -539,7 +540,7 @@ func (r boundReader) chargeSeen(work *v1alpha1.Work, s plan.Snapshot) plan.Snaps
 			continue
 		}
 		if err := r.memory.TakeBytes(int64(len(s[i].Objects)) * seenBytes); err != nil {
-			s[i] = plan.Target{State: plan.Failed, Detail: err.Error(), Resource: s[i].Resource, Namespaced: s[i].Namespaced}
+			s[i] = observed.Target{State: observed.Failed, Detail: err.Error(), Resource: s[i].Resource, Namespaced: s[i].Namespaced}
 		}
 	}
 	return s

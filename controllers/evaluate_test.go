@@ -13,16 +13,16 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // taking is a Reader whose lists of Pods take memory.
 func taking(from snapshot.Reader, bytes int64) snapshot.Reader {
-	return reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+	return reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 		if q.Kind == "Pod" && q.Name == "" {
 			if err := snapshot.TakeBytes(ctx, bytes); err != nil {
-				return plan.Target{State: plan.Failed, Detail: err.Error()}
+				return observed.Target{State: observed.Failed, Detail: err.Error()}
 			}
 		}
 		return from.Read(ctx, q)
@@ -82,10 +82,10 @@ func TestReadsGiveBackTheirMemory(t *testing.T) {
 	p := newPassReads(share, r.clock)
 	q := snapshot.NewObjectQuery("Pod", "shop", "")
 	for range 10 {
-		if got := p.meterWatched(taking(r.own.Watched, memoryquota.Small/2)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterWatched(taking(r.own.Watched, memoryquota.Small/2)).Read(t.Context(), q); got.State != observed.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
-		if got := p.meterLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != plan.Complete {
+		if got := p.meterLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != observed.Complete {
 			t.Fatalf("%s %s", got.State, got.Detail)
 		}
 	}
@@ -96,7 +96,7 @@ func TestReadsGiveBackTheirMemory(t *testing.T) {
 	if share.CountRead() != memoryquota.Small {
 		t.Errorf("with what is read in addition %d bytes are taken", share.CountRead())
 	}
-	if got := p.meterMoreLive(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != plan.Failed || got.Detail != slowReads {
+	if got := p.meterMoreLive(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != observed.Failed || got.Detail != slowReads {
 		t.Errorf("without time it comes to %s %q", got.State, got.Detail)
 	}
 }
@@ -108,15 +108,15 @@ func TestSeenObjectsTakeMemory(t *testing.T) {
 		r := newRig(t, once())
 		share := r.turns.BeginPass(r.key())
 		work.Targets[2].Delete = deletes
-		seen := plan.Snapshot{{Objects: make([]plan.Object, 10)}, {Objects: make([]plan.Object, 20)}, {Objects: make([]plan.Object, 40)}}
+		seen := observed.Snapshot{{Objects: make([]observed.Object, 10)}, {Objects: make([]observed.Object, 20)}, {Objects: make([]observed.Object, 40)}}
 		newPassReads(share, r.clock).meterWatched(r.own.Watched).chargeSeen(work, seen)
 		if share.CountRead() != want {
 			t.Errorf("deletes: %t: %d bytes are taken, want %d", deletes, share.CountRead(), want)
 		}
 	}
 	share := newRig(t, once()).turns.BeginPass(types.NamespacedName{Name: "c"})
-	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, plan.Snapshot{{State: plan.Complete, Objects: make([]plan.Object, memoryquota.Most/seenBytes+1)}, {}, {}})
-	if work.Targets[2].Delete != (seen[0].State == plan.Failed) {
+	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, observed.Snapshot{{State: observed.Complete, Objects: make([]observed.Object, memoryquota.Most/seenBytes+1)}, {}, {}})
+	if work.Targets[2].Delete != (seen[0].State == observed.Failed) {
 		t.Errorf("of more than the most it comes to %s", seen[0].State)
 	}
 }
@@ -127,13 +127,13 @@ func TestLiveReadsEndWithThePass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, c, aPod("a", "Succeeded"))
 			live, began, ended := r.own.Live, make(chan struct{}, 100), make(chan ctrl.Result)
-			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 				if q.Kind != "Pod" {
 					return live.Read(ctx, q)
 				}
 				began <- struct{}{}
 				<-ctx.Done() // an API server that does not answer
-				return plan.Target{State: plan.Failed, Detail: ctx.Err().Error()}
+				return observed.Target{State: observed.Failed, Detail: ctx.Err().Error()}
 			})
 			go func() {
 				result, err := r.Reconcile(t.Context(), r.request())

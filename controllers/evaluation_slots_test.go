@@ -19,8 +19,8 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -210,7 +210,7 @@ func TestAPanicKeepsNoSlot(t *testing.T) {
 			asked := &readings{PassiveClock: r.clock}
 			r.slots = fair.NewSlots(1, asked)
 			live := r.own.Live
-			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 				if q.Kind == "Namespace" {
 					r.opts.Skew = nil // what is asked next, in this pass, panics
 				}

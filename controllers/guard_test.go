@@ -35,6 +35,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/signing"
 )
@@ -119,7 +120,7 @@ func ordered(t testing.TB, rows int, change func(*v1alpha1.Cleaner)) *stepGuard 
 	change(known)
 	r := &CleanerReconciler{keys: keys, pool: uninstallpool.NewPool(fair.NewSlots(1, clock.RealClock{}), func(types.NamespacedName) {}), client: cached(t, known), clock: clock.RealClock{}, turns: memoryquota.NewTurns(clock.RealClock{}, nil), opts: Options{Shards: shards.Alone{}, Skew: skew.New(skew.Options{Clock: clock.RealClock{}}), FinishGrace: time.Minute}}
 	mem := newMemory(c.UID, mine)
-	mem.run = *life.NewMemory(1, make([]plan.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
+	mem.run = *life.NewMemory(1, make([]observed.Seen, rows), r.clock.Now().Add(time.Hour)) // so that no test is too slow for it
 	p, err := r.openPass(t.Context(), c, types.NamespacedName{Namespace: "shop", Name: "c"}, mem)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +243,7 @@ func TestWhatFollowsAPatchThatStandsGoesAtOnce(t *testing.T) {
 	on := func(name string, verb plan.Verb, after ...int) plan.Step {
 		return plan.Step{
 			Rule: "r", Keys: []string{name}, Verb: verb, After: after, Patch: &plan.Patch{Body: []byte("{}")},
-			Object: plan.Object{Ref: plan.Ref{Namespace: name, Name: name, UID: types.UID(name), ResourceVersion: "1"}},
+			Object: observed.Object{Ref: observed.Ref{Namespace: name, Name: name, UID: types.UID(name), ResourceVersion: "1"}},
 		}
 	}
 	c := life.NewCourse(plan.Plan{Steps: []plan.Step{on("a", plan.VerbPatch), on("b", plan.VerbPatch), on("b", plan.VerbDelete, 1)}})

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // same compares, and says what differs.
@@ -122,13 +122,13 @@ func accepted(string, string) *apierrors.StatusError { return nil }
 func unreadable(r *rig) {
 	r.pods.mu.Lock()
 	defer r.pods.mu.Unlock()
-	r.pods.trouble = plan.Target{State: plan.Forbidden, Detail: "is not allowed to get pods"}
+	r.pods.trouble = observed.Target{State: observed.Forbidden, Detail: "is not allowed to get pods"}
 }
 
 func readable(r *rig) {
 	r.pods.mu.Lock()
 	defer r.pods.mu.Unlock()
-	r.pods.trouble = plan.Target{}
+	r.pods.trouble = observed.Target{}
 }
 
 // TestLifeOfOneThatStays carries Cleaners that stay from pass to pass.

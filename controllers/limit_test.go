@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -62,7 +63,7 @@ func TestAPassEndsInTime(t *testing.T) {
 			}
 			r.onKnown(func() { step(tc.takes) })
 			live := r.own.Live
-			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+			r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 				if q.Name != "" && q.Kind == "Pod" {
 					step(tc.read)
 				}
@@ -118,11 +119,11 @@ func TestFewObjectsAreReadForABatch(t *testing.T) {
 	r := newRig(t, c, pods...)
 	var batch, most, all atomic.Int64
 	live, watched := r.own.Live, r.own.Watched
-	r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) plan.Target { // before each batch
+	r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target { // before each batch
 		batch.Store(0)
 		return watched.Read(ctx, q)
 	})
-	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 		if q.Name != "" && q.Kind == "Pod" {
 			all.Add(1)
 			if n := batch.Add(1); n > most.Load() {
@@ -168,13 +169,13 @@ func TestATurnEndsWhateverIsWaitedFor(t *testing.T) {
 	began, ended := make(chan struct{}), make(chan ctrl.Result)
 	var once sync.Once
 	live := r.own.Live
-	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 		if q.Kind != "Namespace" {
 			return live.Read(ctx, q)
 		}
 		once.Do(func() { close(began) })
 		<-ctx.Done() // an API server that does not answer
-		return plan.Target{State: plan.Failed, Detail: ctx.Err().Error()}
+		return observed.Target{State: observed.Failed, Detail: ctx.Err().Error()}
 	})
 	go func() {
 		result, err := r.Reconcile(t.Context(), r.request())

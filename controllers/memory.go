@@ -26,7 +26,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/duesince"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -172,15 +171,7 @@ func (m *memory) forgetOld(l *v1alpha1.Limits, now time.Time) {
 	if l != nil {
 		perSecond = l.ActionsPerSecond
 	}
-	per, err := limits.ParsePer(l)
-	if err != nil { // nothing is decided then
-		per = limits.DefaultPer
-	}
-	m.Done = m.Done.DropOlder(now, per)
-	m.Backoff.DropExpired(now)
-	m.Recreations.DropExpired(now)
-	m.Patches.DropExpired(now)
-	m.Idle.DropExpired(now)
+	m.DropExpired(l, now)
 	if limit := actuate.NewRateLimiter(perSecond); m.pace == nil || m.pace.Limit() != limit.Limit() {
 		m.pace = limit
 	}

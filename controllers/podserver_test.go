@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -44,7 +44,7 @@ type podServer struct {
 	// gets is how many Pods were read live, one at a time.
 	gets int
 	// trouble is what reads of Pods fail with.
-	trouble plan.Target
+	trouble observed.Target
 	// answer is what requests that change something are answered with, unless it is nil.
 	answer func(verb, name string) *apierrors.StatusError
 	// sent are the requests that change something.
@@ -111,10 +111,10 @@ func (s *podServer) took() []string {
 	return out
 }
 
-func (s *podServer) readLive(_ context.Context, q snapshot.Query) plan.Target {
+func (s *podServer) readLive(_ context.Context, q snapshot.Query) observed.Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.Kind != "Namespace" && s.trouble.State != plan.Unknown {
+	if q.Kind != "Namespace" && s.trouble.State != observed.Unknown {
 		return s.trouble
 	}
 	seen := readOf(s.t, s.objects, q)
@@ -127,11 +127,11 @@ func (s *podServer) readLive(_ context.Context, q snapshot.Query) plan.Target {
 	return seen
 }
 
-func (s *podServer) readWatched(_ context.Context, q snapshot.Query) plan.Target {
+func (s *podServer) readWatched(_ context.Context, q snapshot.Query) observed.Target {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.syncing {
-		return plan.Target{State: plan.Unsynced, Detail: "the watch is beginning"}
+		return observed.Target{State: observed.Unsynced, Detail: "the watch is beginning"}
 	}
 	objects := s.objects
 	if s.stale != nil {
@@ -165,7 +165,7 @@ func (s *podServer) numberContent(value map[string]any) uint64 {
 }
 
 // readOf reads as an API server would that has these objects.
-func readOf(t *testing.T, objects map[string]*unstructured.Unstructured, q snapshot.Query) plan.Target {
+func readOf(t *testing.T, objects map[string]*unstructured.Unstructured, q snapshot.Query) observed.Target {
 	all := snapshot.NewObjects()
 	core := schema.GroupVersion{Version: "v1"}
 	for _, kind := range kinds() {

@@ -27,8 +27,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // uninstallRig is a rig with an API server that has a release.
@@ -233,7 +233,7 @@ func TestAReadingOfARunEndsWithItsCleaner(t *testing.T) {
 	}
 	giveBack()
 	rel, unread, err := releaseOf(p).readCommitted(t.Context(), "web")
-	if unread != nil || err != nil || rel.State != plan.ReleaseDeployed {
+	if unread != nil || err != nil || rel.State != observed.ReleaseDeployed {
 		t.Errorf("after it: got %+v, %v, %v", rel, unread, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -70,7 +70,7 @@ func TestPassesEvaluateWhatHasChanged(t *testing.T) {
 // Numbers that are wrong delay actions until all items are evaluated again, and never cause one.
 func TestWrongNumbersOnlyDelay(t *testing.T) {
 	r := newRig(t, done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}), aPod("a", "Running"), aPod("b", "Running"), aPod("c", "Succeeded"))
-	r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+	r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 		seen := r.pods.readWatched(ctx, q)
 		for i := range seen.Objects {
 			seen.Objects[i].Content = uint64(len(seen.Objects[i].Name)) // the same for all
@@ -98,7 +98,7 @@ func TestAFailedConfirmationForgetsResults(t *testing.T) {
 	r := newRig(t, c, aPod("a", "Running"), aPod("b", "Running"))
 	r.pass()
 	r.pods.put(aPod("b", "Succeeded"))
-	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+	r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 		seen := r.pods.readLive(ctx, q)
 		for i := range seen.Objects {
 			if seen.Objects[i].Value != nil {

@@ -37,7 +37,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -307,6 +307,6 @@ func (r *rig) edit(change func(c *v1alpha1.Cleaner)) {
 }
 
 // reads is a function that reads.
-type reads func(ctx context.Context, q snapshot.Query) plan.Target
+type reads func(ctx context.Context, q snapshot.Query) observed.Target
 
-func (f reads) Read(ctx context.Context, q snapshot.Query) plan.Target { return f(ctx, q) }
+func (f reads) Read(ctx context.Context, q snapshot.Query) observed.Target { return f(ctx, q) }

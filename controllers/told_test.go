@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -171,7 +172,7 @@ func TestAClockThatLiveReadsShowToBeOff(t *testing.T) {
 					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {now.UTC().Format(http.TimeFormat)}}, Body: http.NoBody}, nil
 				}))
 				read := r.own.Live
-				r.own.Live = reads(func(ctx context.Context, q snapshot.Query) plan.Target {
+				r.own.Live = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
 					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example/api/v1/pods", nil)
 					must(t, err)
 					answer, err := through.RoundTrip(request)

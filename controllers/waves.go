@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // followsInBatch is how often a batch goes after an object that has changed.
@@ -37,7 +38,7 @@ type executor struct {
 	// number is the number of the run that records the batch; 0 without a sink.
 	number int64
 	// watched is how the watches know the objects that the batch is about.
-	watched map[types.UID]plan.Object
+	watched map[types.UID]observed.Object
 	// versions are those of objects that this batch, or an earlier one of the run, has changed, as the API server answered.
 	versions map[types.UID]string
 	// acted are the steps that were carried out, and seen is how they left their objects.
@@ -303,7 +304,7 @@ func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 	before := s.Object
 	before.ResourceVersion = b.namedVersion(s)
 	b.pass.mem.Overlay.NoteUnseen(b.watched[s.Object.UID], before)
-	for _, was := range []plan.Object{b.watched[s.Object.UID], s.Object, before} {
+	for _, was := range []observed.Object{b.watched[s.Object.UID], s.Object, before} {
 		if was.UID != "" {
 			b.pass.mem.Overlay.NoteAnswer(was, out.Now)
 			b.seen.NoteAnswer(was, out.Now)
@@ -343,7 +344,7 @@ func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 // confirmed before.
 func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.executor.in.Only = map[plan.ItemKey]bool{}
-	var reads []plan.Read
+	var reads []observed.Read
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		if !changed[s.Object.UID] {
@@ -381,10 +382,10 @@ func (b batchFollower) postponeChanged(_ *life.Course, changed map[types.UID]boo
 }
 
 // readsOf are the live reads of the object of a step, in each target where it stands.
-func (b *executor) readsOf(s *plan.Step) []plan.Read {
-	var out []plan.Read
+func (b *executor) readsOf(s *plan.Step) []observed.Read {
+	var out []observed.Read
 	for _, t := range b.in.Snapshot.TargetsOf(&s.Object) {
-		out = append(out, plan.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
+		out = append(out, observed.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // executing is an executor of a pass over a Cleaner that stays, or of the run of one that cleans once.
@@ -26,7 +27,7 @@ func executing(t *testing.T, r *rig, ofRun bool) *executor {
 	t.Cleanup(p.endPass)
 	b := &executor{
 		pass: p, in: p.evaluator.inputAt(nil, r.clock.Now(), nil), seen: life.Acted{}, answers: map[types.UID]*life.RowAnswer{}, partly: map[types.UID]bool{},
-		watched: map[types.UID]plan.Object{}, versions: map[types.UID]string{},
+		watched: map[types.UID]observed.Object{}, versions: map[types.UID]string{},
 	}
 	if ofRun {
 		p.store.Draft.State().Run = &v1alpha1.Run{Number: 1}
@@ -37,8 +38,8 @@ func executing(t *testing.T, r *rig, ofRun bool) *executor {
 
 // stepOn is a step on a Pod of the name a.
 func stepOn(verb plan.Verb, uid types.UID) *plan.Step {
-	ref := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: uid, ResourceVersion: "1"}
-	return &plan.Step{Rule: "done", Verb: verb, Keys: []string{"a"}, Object: plan.Object{Ref: ref}}
+	ref := observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: uid, ResourceVersion: "1"}
+	return &plan.Step{Rule: "done", Verb: verb, Keys: []string{"a"}, Object: observed.Object{Ref: ref}}
 }
 
 // What may have been done counts for limits, as what was done does, and nothing that was surely not done.

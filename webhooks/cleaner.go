@@ -25,7 +25,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/config/templates"
 	"github.com/vtex/cleaner/controllers/author"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
 )
@@ -269,8 +269,8 @@ func denyMissingRights(req *admission.Request, user string, missing []rights.Rig
 	var lines []string
 	unknown, templateless := false, false
 	for i, r := range missing {
-		unknown = unknown || r.Resource == plan.AllResources && r.Verb != plan.Everything
-		templateless = templateless || r.Verb == plan.Everything
+		unknown = unknown || r.Resource == observed.AllResources && r.Verb != observed.Everything
+		templateless = templateless || r.Verb == observed.Everything
 		if i < maxFindings {
 			lines = append(lines, fmt.Sprintf("user %q is not allowed to %s", user, r))
 		}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/vtex/cleaner/api/validation"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
@@ -38,7 +38,7 @@ func TestAnswerIsBounded(t *testing.T) {
 func TestADenialSaysWhatHelps(t *testing.T) {
 	const unserved, templateless = "install its CRD first", "apply it first"
 	named := rights.Right{Verb: "get", Resource: "pods"}
-	unnamed := rights.Right{Verb: "get", Group: "example.com", Resource: plan.AllResources}
+	unnamed := rights.Right{Verb: "get", Group: "example.com", Resource: observed.AllResources}
 	for name, tc := range map[string]struct {
 		missing                []rights.Right
 		unserved, templateless bool

@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/releasereader"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -315,7 +316,7 @@ func (p *planCommand) loadObjects(ctx context.Context, c *manifests.Cleaner) (*s
 }
 
 // readRelease reads the Helm release of the spec from the cluster; nil if the spec has none or no cluster is asked.
-func (p *planCommand) readRelease(ctx context.Context, c *manifests.Cleaner, protection plan.Protection) (*plan.Release, error) {
+func (p *planCommand) readRelease(ctx context.Context, c *manifests.Cleaner, protection plan.Protection) (*observed.Release, error) {
 	if len(p.flags.objects) > 0 || c.Work.Helm == nil {
 		return nil, nil
 	}

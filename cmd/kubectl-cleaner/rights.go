@@ -23,7 +23,7 @@ import (
 	"github.com/vtex/cleaner/cmd/internal/protectedkinds"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 )
 
@@ -252,7 +252,7 @@ func (a *accountReview) findLacks(ctx context.Context, c *manifests.Cleaner, ser
 func makeRules(allowed []rights.Right) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	allowed = slices.Clone(allowed)
-	slices.SortFunc(allowed, plan.CompareRights)
+	slices.SortFunc(allowed, observed.CompareRights)
 	for _, r := range allowed {
 		rule := rbacv1.PolicyRule{Verbs: []string{r.Verb}, APIGroups: []string{r.Group}, Resources: []string{r.Resource}}
 		if r.Subresource != "" {

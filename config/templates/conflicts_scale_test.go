@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/spiderpool"
 )
@@ -147,7 +148,7 @@ func survey(t *testing.T, c *collector, world *snapshot.Objects) (found []string
 	t.Helper()
 	in := plan.Input{
 		Owner: plan.Owner{Name: "conflicts", UID: "conflicts", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
-		Snapshot: snapshot.ReadTargets(t.Context(), world, "", c.work), Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+		Snapshot: snapshot.ReadTargets(t.Context(), world, "", c.work), Batch: 1000, Confirmed: map[observed.Read]bool{}, Unreadable: map[observed.Read]string{},
 	}
 	var last plan.Plan
 	for _, at := range []time.Duration{-10 * time.Minute, 0} {

@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/podgc"
@@ -180,7 +181,7 @@ func (w *world) pass(c *collector, now time.Time, at time.Duration, gone map[str
 	in := plan.Input{
 		Owner: plan.Owner{Name: "podgc", UID: "podgc", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
 		Snapshot: snapshot.ReadTargets(ctx, readers[cache], "", c.work), Now: now, Holds: c.holds,
-		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+		Batch: 1000, Confirmed: map[observed.Read]bool{}, Unreadable: map[observed.Read]string{},
 	}
 	first := plan.ComputePlan(ctx, in)
 	c.holds = first.Holds

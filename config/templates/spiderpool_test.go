@@ -26,13 +26,14 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cases"
 	"github.com/vtex/cleaner/test/spiderpool"
 )
 
-// observed is how long the templates look in the profile safe before they act.
-const observed = 60 * time.Second
+// observedFor is how long the templates look in the profile safe before they act.
+const observedFor = 60 * time.Second
 
 func TestSpiderpool(t *testing.T) {
 	files, err := cases.Load[spiderpool.Case]("testdata/spiderpool")
@@ -312,7 +313,7 @@ func (n *network) reader() snapshot.Reader {
 // clean lets a template look once, and then, when it has looked for long enough, act until it wants nothing any more.
 func (n *network) clean(c *collector) {
 	n.t.Helper()
-	n.pass(c, start.Add(-observed))
+	n.pass(c, start.Add(-observedFor))
 	const enough = 5
 	for range enough {
 		steps := n.pass(c, start)
@@ -333,19 +334,19 @@ func (n *network) pass(c *collector, now time.Time) []plan.Step {
 	in := plan.Input{
 		Owner: plan.Owner{Name: "leaks", UID: "leaks", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs,
 		Snapshot: snapshot.ReadTargets(ctx, r, "", c.work), Now: now, Holds: c.holds,
-		Batch: 1000, Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{},
+		Batch: 1000, Confirmed: map[observed.Read]bool{}, Unreadable: map[observed.Read]string{},
 	}
 	first := plan.ComputePlan(ctx, in)
 	last := first
 	for len(last.Confirm) > 0 {
-		found := map[plan.Read]*plan.Object{}
+		found := map[observed.Read]*observed.Object{}
 		for _, read := range last.Confirm {
 			in.Confirmed[read] = true
 			if read.All { // it is what it was
 				continue
 			}
 			o, _, state, detail := snapshot.ReadObject(ctx, r, "", &c.work.Targets[read.Target], read.Namespace, read.Name)
-			if state != plan.Complete {
+			if state != observed.Complete {
 				n.t.Fatalf("%v: %s", read, detail)
 			}
 			found[read] = o

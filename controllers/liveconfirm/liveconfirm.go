@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -47,7 +48,7 @@ func DecideToShow(ctx context.Context, r snapshot.Reader, in plan.Input, first p
 }
 
 func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
-	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
 	readUnseenTargets(ctx, r, &in, first)
 	d := first
 	for range maxRounds {
@@ -84,7 +85,7 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 			unseen = append(unseen, i)
 		}
 	}
-	live, qs := make([]plan.Target, len(unseen)), newQueries(in)
+	live, qs := make([]observed.Target, len(unseen)), newQueries(in)
 	r = snapshot.ShareReads(r)
 	contain.RunParallel(inFlight, len(unseen), func(n int) { live[n] = qs.ReadTarget(ctx, r, unseen[n]) })
 	for n, t := range unseen {
@@ -94,11 +95,11 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 
 // ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows. If it gets
 // late before all are read, it is false, and the input is as it was: nothing is decided on a part of them. What several ask for is read once.
-func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []plan.Read, isLate IsLate) bool {
+func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []observed.Read, isLate IsLate) bool {
 	answers := make([]answer, len(reads))
 	r = snapshot.ShareReads(r)
 	var whole snapshot.Queries // of targets that are read as a whole
-	if slices.ContainsFunc(reads, func(read plan.Read) bool { return read.All }) {
+	if slices.ContainsFunc(reads, func(read observed.Read) bool { return read.All }) {
 		whole = newQueries(in)
 	}
 	var late atomic.Bool
@@ -112,7 +113,7 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 	if late.Load() || isLate() { // reads end with the time that there is
 		return false
 	}
-	found := map[plan.Read]*plan.Object{}
+	found := map[observed.Read]*observed.Object{}
 	for i, read := range reads {
 		a := &answers[i]
 		switch {
@@ -132,9 +133,9 @@ func ReadLive(ctx context.Context, r snapshot.Reader, in *plan.Input, reads []pl
 
 // answer is what came of one read.
 type answer struct {
-	whole plan.Target
+	whole observed.Target
 	// found is the object; nil if there is none, or if the target does not stand for it.
-	found *plan.Object
+	found *observed.Object
 	// failed says that it is no answer. Then problem says why, or is empty.
 	failed  bool
 	problem string
@@ -148,7 +149,7 @@ func newQueries(in *plan.Input) snapshot.Queries {
 	return snapshot.NewReadingQueries(in.Owner.Namespace, in.Spec, in.Programs.FindReadings())
 }
 
-func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snapshot.Queries, read plan.Read) (a answer) {
+func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snapshot.Queries, read observed.Read) (a answer) {
 	t := &in.Spec.Targets[read.Target]
 	if read.All {
 		a.whole = whole.ReadTarget(ctx, r, read.Target)
@@ -159,7 +160,7 @@ func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snaps
 	}
 	found, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, t, read.Namespace, read.Name)
 	switch {
-	case state != plan.Complete:
+	case state != observed.Complete:
 		a.failed, a.problem = true, detail
 	case matches:
 		a.found = found

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/celtest"
 )
@@ -49,7 +50,7 @@ func newWorld(t *testing.T, names ...string) *world {
 	return w
 }
 
-func (w *world) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (w *world) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	w.mu.Lock()
 	w.asked = append(w.asked, q.Kind+" "+q.Name)
 	w.mu.Unlock()
@@ -59,8 +60,8 @@ func (w *world) Read(ctx context.Context, q snapshot.Query) plan.Target {
 // input knows the ConfigMap a only, at an old version; the kind of the target others is not served.
 func input() plan.Input {
 	hidden := false
-	old := plan.Object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "old"}}
-	known := plan.Target{State: plan.Complete, Namespaced: true, Objects: []plan.Object{old}}
+	old := observed.Object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "old"}}
+	known := observed.Target{State: observed.Complete, Namespaced: true, Objects: []observed.Object{old}}
 	return plan.Input{
 		Owner: plan.Owner{Namespace: "shop"},
 		Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{
@@ -68,12 +69,12 @@ func input() plan.Input {
 			{Name: "others", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Other"}}},
 			{Name: "hidden", Delete: true, IncludeWhenEvaluating: &hidden, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "ConfigMap"}}},
 		}},
-		Snapshot: plan.Snapshot{known, {State: plan.Complete}, known},
+		Snapshot: observed.Snapshot{known, {State: observed.Complete}, known},
 	}
 }
 
 // versions are the names and versions of the objects that a target shows.
-func versions(t plan.Target) []string {
+func versions(t observed.Target) []string {
 	var out []string
 	for i := range t.Objects {
 		out = append(out, t.Objects[i].Name+" "+t.Objects[i].ResourceVersion)
@@ -82,9 +83,9 @@ func versions(t plan.Target) []string {
 }
 
 func TestDecide(t *testing.T) {
-	a, gone, all, other := plan.Read{Namespace: "shop", Name: "a"}, plan.Read{Namespace: "shop", Name: "gone"}, plan.Read{All: true}, plan.Read{Target: 1, Namespace: "shop", Name: "x"}
-	others, ofTarget := plan.Read{Target: 1, All: true}, plan.Plan{Steps: []plan.Step{{Action: -1}}}
-	asks := func(verdict v1alpha1.Verdict, rounds ...[]plan.Read) (Compute, *int) {
+	a, gone, all, other := observed.Read{Namespace: "shop", Name: "a"}, observed.Read{Namespace: "shop", Name: "gone"}, observed.Read{All: true}, observed.Read{Target: 1, Namespace: "shop", Name: "x"}
+	others, ofTarget := observed.Read{Target: 1, All: true}, plan.Plan{Steps: []plan.Step{{Action: -1}}}
+	asks := func(verdict v1alpha1.Verdict, rounds ...[]observed.Read) (Compute, *int) {
 		n := 0
 		return func(_ context.Context, _ plan.Input) plan.Plan {
 			d := plan.Plan{Verdict: verdict}
@@ -98,22 +99,22 @@ func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		verdict  v1alpha1.Verdict
-		rounds   [][]plan.Read
+		rounds   [][]observed.Read
 		first    plan.Plan
 		asked    []string
 		computed int
 		maps     []string
-		wrong    []plan.Read
+		wrong    []observed.Read
 		change   func(*plan.Input)
 		hidden   []string // what is known of the hidden targets; "a old" if nil
 	}{
 		"Nothing":    {reason: "what asks for nothing is decided", verdict: v1alpha1.VerdictAct, computed: 1, maps: []string{"a old"}},
-		"Object":     {reason: "an object takes its place as it is read", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{a, gone}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 2, maps: []string{"a live"}},
-		"All":        {reason: "and so does a whole target", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{all}}, asked: []string{"ConfigMap "}, computed: 2, maps: []string{"a live", "b live"}},
-		"Rounds":     {reason: "what asks for more is answered again", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{gone}, {a}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 3, maps: []string{"a live"}},
-		"Unreadable": {reason: "what cannot be read is said", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{other}}, asked: []string{"Other x"}, computed: 2, maps: []string{"a old"}, wrong: []plan.Read{other}},
-		"Blocked":    {reason: "nothing is read for what is not done", verdict: v1alpha1.VerdictBlocked, rounds: [][]plan.Read{{a}}, computed: 1, maps: []string{"a old"}},
-		"Unanswered": {reason: "nor is a whole target that cannot be read", verdict: v1alpha1.VerdictAct, rounds: [][]plan.Read{{others}}, asked: []string{"Other "}, computed: 2, maps: []string{"a old"}, wrong: []plan.Read{others}},
+		"Object":     {reason: "an object takes its place as it is read", verdict: v1alpha1.VerdictAct, rounds: [][]observed.Read{{a, gone}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 2, maps: []string{"a live"}},
+		"All":        {reason: "and so does a whole target", verdict: v1alpha1.VerdictAct, rounds: [][]observed.Read{{all}}, asked: []string{"ConfigMap "}, computed: 2, maps: []string{"a live", "b live"}},
+		"Rounds":     {reason: "what asks for more is answered again", verdict: v1alpha1.VerdictAct, rounds: [][]observed.Read{{gone}, {a}}, asked: []string{"ConfigMap a", "ConfigMap gone"}, computed: 3, maps: []string{"a live"}},
+		"Unreadable": {reason: "what cannot be read is said", verdict: v1alpha1.VerdictAct, rounds: [][]observed.Read{{other}}, asked: []string{"Other x"}, computed: 2, maps: []string{"a old"}, wrong: []observed.Read{other}},
+		"Blocked":    {reason: "nothing is read for what is not done", verdict: v1alpha1.VerdictBlocked, rounds: [][]observed.Read{{a}}, computed: 1, maps: []string{"a old"}},
+		"Unanswered": {reason: "nor is a whole target that cannot be read", verdict: v1alpha1.VerdictAct, rounds: [][]observed.Read{{others}}, asked: []string{"Other "}, computed: 2, maps: []string{"a old"}, wrong: []observed.Read{others}},
 		"Hidden":     {reason: "what is deleted and not seen is read", verdict: v1alpha1.VerdictAct, first: ofTarget, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}, hidden: []string{"a live", "b live"}},
 		"HiddenTwice": {reason: "once for all who ask for the same", verdict: v1alpha1.VerdictAct, first: ofTarget, asked: []string{"ConfigMap "}, computed: 1, maps: []string{"a old"}, hidden: []string{"a live", "b live", "a live", "b live"},
 			change: func(in *plan.Input) {
@@ -165,12 +166,12 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-	compute, computed := asks(v1alpha1.VerdictBlocked, []plan.Read{a})
+	compute, computed := asks(v1alpha1.VerdictBlocked, []observed.Read{a})
 	if DecideToShow(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, compute); *computed != 2 {
 		t.Error("a plan that is blocked is shown as it was before anything was read")
 	}
 	endless := func(context.Context, plan.Input) plan.Plan {
-		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []plan.Read{a}}
+		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []observed.Read{a}}
 	}
 	if got, _, inTime := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || !inTime {
 		t.Errorf("what asks for ever comes to %s, %s; in time: %t", got.Verdict, got.Reason, inTime)
@@ -179,15 +180,15 @@ func TestDecide(t *testing.T) {
 
 // Neither rounds nor the reads of one round go on when no time is left, and nothing is decided on a part of them.
 func TestDecideEndsInTime(t *testing.T) {
-	var many []plan.Read
+	var many []observed.Read
 	for i := range 10 * inFlight {
-		many = append(many, plan.Read{Namespace: "shop", Name: fmt.Sprint("n", i)})
+		many = append(many, observed.Read{Namespace: "shop", Name: fmt.Sprint("n", i)})
 	}
 	for name, tc := range map[string]struct {
 		// rounds and reads are after how many of them no time is left; 0: not by them.
 		rounds, reads int
 		atOnce        bool
-		ask           []plan.Read
+		ask           []observed.Read
 		computed      int
 		asked         int
 	}{
@@ -225,10 +226,10 @@ func TestDecideEndsInTime(t *testing.T) {
 
 // Reads of which one was not made in time count as none, even if there seems to be time again after it.
 func TestAReadThatIsLeftOutLeavesOutAll(t *testing.T) {
-	reads := []plan.Read{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "gone"}, {All: true}}
+	reads := []observed.Read{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "gone"}, {All: true}}
 	for late := range len(reads) {
 		in := input()
-		in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+		in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
 		var asked atomic.Int64
 		inTime := ReadLive(t.Context(), newWorld(t, "a", "b"), &in, reads, func() bool { return asked.Add(1) == int64(late+1) })
 		if inTime || len(in.Confirmed)+len(in.Unreadable) > 0 {
@@ -243,13 +244,13 @@ func TestAReadThatIsLeftOutLeavesOutAll(t *testing.T) {
 // mute answers nothing, and does not say why.
 type mute struct{}
 
-func (mute) Read(context.Context, snapshot.Query) plan.Target { return plan.Target{} }
+func (mute) Read(context.Context, snapshot.Query) observed.Target { return observed.Target{} }
 
 // A read that fails without a word proves nothing: neither that an object is gone, nor what a target has.
 func TestAReadThatFailsWithoutAWordIsNoAnswer(t *testing.T) {
 	in := input()
-	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
-	reads := []plan.Read{{Namespace: "shop", Name: "a"}, {All: true}}
+	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
+	reads := []observed.Read{{Namespace: "shop", Name: "a"}, {All: true}}
 	if !ReadLive(t.Context(), mute{}, &in, reads, Never) {
 		t.Fatal("it is late")
 	}
@@ -268,9 +269,9 @@ func TestEqualReadsAreMadeOnce(t *testing.T) {
 	in := input()
 	in.Spec.Targets[1] = in.Spec.Targets[0]
 	in.Spec.Targets[1].Name = "same"
-	in.Confirmed, in.Unreadable = map[plan.Read]bool{}, map[plan.Read]string{}
+	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
 	w := newWorld(t, "a", "b")
-	reads := []plan.Read{{All: true}, {Target: 1, All: true}, {Namespace: "shop", Name: "a"}, {Target: 1, Namespace: "shop", Name: "a"}}
+	reads := []observed.Read{{All: true}, {Target: 1, All: true}, {Namespace: "shop", Name: "a"}, {Target: 1, Namespace: "shop", Name: "a"}}
 	if !ReadLive(t.Context(), w, &in, reads, Never) {
 		t.Fatal("it is late")
 	}
@@ -291,9 +292,9 @@ func TestEqualReadsAreMadeOnce(t *testing.T) {
 // askedFor records queries.
 type askedFor struct{ queries []snapshot.Query }
 
-func (a *askedFor) Read(_ context.Context, q snapshot.Query) plan.Target {
+func (a *askedFor) Read(_ context.Context, q snapshot.Query) observed.Target {
 	a.queries = append(a.queries, q)
-	return plan.Target{State: plan.Complete, Namespaced: true}
+	return observed.Target{State: observed.Complete, Namespaced: true}
 }
 
 // A target that is read as a whole is asked for what the expressions read of its objects, and not for whole objects.
@@ -304,9 +305,9 @@ func TestWholeTargetsAreAskedForWhatIsRead(t *testing.T) {
 		work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", "Pod"
 	}
 	programs := celtest.CompileWork(t, work)
-	in := plan.Input{Spec: work, Programs: programs, Snapshot: make(plan.Snapshot, 2), Confirmed: map[plan.Read]bool{}, Unreadable: map[plan.Read]string{}}
+	in := plan.Input{Spec: work, Programs: programs, Snapshot: make(observed.Snapshot, 2), Confirmed: map[observed.Read]bool{}, Unreadable: map[observed.Read]string{}}
 	batch, run, unseen := &askedFor{}, &askedFor{}, &askedFor{}
-	ReadLive(t.Context(), batch, &in, []plan.Read{{Target: 0, All: true}}, Never)
+	ReadLive(t.Context(), batch, &in, []observed.Read{{Target: 0, All: true}}, Never)
 	snapshot.ReadForConfirmation(t.Context(), run, "", work, programs.FindReadings())
 	readUnseenTargets(t.Context(), unseen, &in, plan.Plan{Steps: []plan.Step{{Action: -1}}})
 	for name, a := range map[string]*askedFor{"batch": batch, "run": run, "unseen": unseen} {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // agreed is what the watches and live reads both want.
@@ -31,51 +32,51 @@ func TestAgree(t *testing.T) {
 		r.Actions = []v1alpha1.RuleAction{patches(`{"n": size(items)}`), deletes()}
 		r.Actions[0].Object = "nodes.items[0]"
 	}
-	anew := func(o Object) Object { o.UID = "another"; return o }
-	newer := func(o Object) Object { o.ResourceVersion = "8"; return o }
+	anew := func(o observed.Object) observed.Object { o.UID = "another"; return o }
+	newer := func(o observed.Object) observed.Object { o.ResourceVersion = "8"; return o }
 	onlyTarget := func(w *v1alpha1.Work) { w.Rules, w.Targets[0].Delete = nil, true }
 	cases := map[string]struct {
 		reason        string
 		rule          func(*v1alpha1.Rule)
 		work          func(*v1alpha1.Work)
-		watched, live []Object
+		watched, live []observed.Object
 		want          []string
 		verdict       v1alpha1.Verdict
 	}{
-		"Same":      {reason: "the same objects", watched: []Object{p("a"), p("b")}, live: []Object{p("a"), p("b")}, want: []string{"r delete a", "r delete b"}},
-		"Newer":     {reason: "a version may be newer: the conditions were asked on it", watched: []Object{p("a")}, live: []Object{newer(p("a"))}, want: []string{"r delete a"}},
-		"Recreated": {reason: "another object of the same name is another object", watched: []Object{p("a"), p("b")}, live: []Object{anew(p("a")), p("b")}, want: []string{"r delete b"}},
-		"One more":  {reason: "the watch has yet to see one", watched: []Object{p("a")}, live: []Object{p("a"), p("b")}, want: []string{"r delete a"}},
-		"One less":  {reason: "one is gone", watched: []Object{p("a"), p("b")}, live: []Object{p("b")}, want: []string{"r delete b"}},
-		"Targets":   {reason: "as with rules", work: onlyTarget, watched: []Object{p("a"), p("b")}, live: []Object{p("b"), p("c")}, want: []string{"targets.pods delete b"}},
+		"Same":      {reason: "the same objects", watched: []observed.Object{p("a"), p("b")}, live: []observed.Object{p("a"), p("b")}, want: []string{"r delete a", "r delete b"}},
+		"Newer":     {reason: "a version may be newer: the conditions were asked on it", watched: []observed.Object{p("a")}, live: []observed.Object{newer(p("a"))}, want: []string{"r delete a"}},
+		"Recreated": {reason: "another object of the same name is another object", watched: []observed.Object{p("a"), p("b")}, live: []observed.Object{anew(p("a")), p("b")}, want: []string{"r delete b"}},
+		"One more":  {reason: "the watch has yet to see one", watched: []observed.Object{p("a")}, live: []observed.Object{p("a"), p("b")}, want: []string{"r delete a"}},
+		"One less":  {reason: "one is gone", watched: []observed.Object{p("a"), p("b")}, live: []observed.Object{p("b")}, want: []string{"r delete b"}},
+		"Targets":   {reason: "as with rules", work: onlyTarget, watched: []observed.Object{p("a"), p("b")}, live: []observed.Object{p("b"), p("c")}, want: []string{"targets.pods delete b"}},
 		"Nothing":   {reason: "both want nothing but to end"},
-		"Disjoint":  {reason: "they have nothing in common", watched: []Object{p("a")}, live: []Object{p("b")}},
+		"Disjoint":  {reason: "they have nothing in common", watched: []observed.Object{p("a")}, live: []observed.Object{p("b")}},
 		"Wait": {
 			reason: "live reads say wait", work: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) == 1"} },
-			watched: []Object{p("a")}, live: []Object{p("a"), p("b")}, verdict: v1alpha1.VerdictWait,
+			watched: []observed.Object{p("a")}, live: []observed.Object{p("a"), p("b")}, verdict: v1alpha1.VerdictWait,
 		},
 		"Watches wait": {
 			reason: "the watches say wait", work: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) == 1"} },
-			watched: []Object{p("a"), p("b")}, live: []Object{p("a")}, verdict: v1alpha1.VerdictWait,
+			watched: []observed.Object{p("a"), p("b")}, live: []observed.Object{p("a")}, verdict: v1alpha1.VerdictWait,
 		},
 		"Shared": {
-			reason: "a step that stands for items that come and go is made for those that stay", rule: patch, watched: []Object{p("a"), p("x")}, live: []Object{p("a"), p("y")},
+			reason: "a step that stands for items that come and go is made for those that stay", rule: patch, watched: []observed.Object{p("a"), p("x")}, live: []observed.Object{p("a"), p("y")},
 			want: []string{"r patch n1 {\"n\":1}", "r delete a after [0]"},
 		},
 		"Shared partly": {
-			reason: "an item for which only live reads want a shared step holds up no other", watched: []Object{p("a"), p("x", "too:no")}, live: []Object{p("a"), p("x", "too:yes")},
+			reason: "an item for which only live reads want a shared step holds up no other", watched: []observed.Object{p("a"), p("x", "too:no")}, live: []observed.Object{p("a"), p("x", "too:yes")},
 			rule: func(r *v1alpha1.Rule) { patch(r); r.Actions[0].When = `item.spec.?too.orValue("yes") == "yes"` },
 			want: []string{"r patch n1 {\"n\":1}", "r delete a after [0]"},
 		},
 		"Before": {
-			reason: "nothing is done without what comes before it", watched: []Object{p("a"), p("x")}, live: []Object{p("a"), p("y")},
+			reason: "nothing is done without what comes before it", watched: []observed.Object{p("a"), p("x")}, live: []observed.Object{p("a"), p("y")},
 			rule: func(r *v1alpha1.Rule) {
 				r.When = `item.metadata.name == "a"`
 				r.Actions = []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}, Object: "pods.items[1]"}, deletes()}
 			},
 		},
 		"Another rule": {
-			reason: "what a rule takes by live reads no target deletes", watched: []Object{p("a"), p("b", "keep:no")}, live: []Object{p("a"), p("b", "keep:yes")},
+			reason: "what a rule takes by live reads no target deletes", watched: []observed.Object{p("a"), p("b", "keep:no")}, live: []observed.Object{p("a"), p("b", "keep:yes")},
 			work: func(w *v1alpha1.Work) { w.Targets[0].Delete = true },
 			rule: func(r *v1alpha1.Rule) {
 				r.When = `item.spec.?keep.orValue("no") == "yes"`
@@ -180,7 +181,7 @@ func TestWhatStaysIsAgreedOn(t *testing.T) {
 			r.Actions[0].When = rapid.SampledFrom([]string{"", `has(item.spec.done)`}).Draw(rt, "action when")
 		}))
 		work.Lifecycle, work.Targets[0].Delete = v1alpha1.LifecycleOnce, rapid.Bool().Draw(rt, "delete")
-		calm, churn := drawnPods(rt), func(of string) (out []Object) {
+		calm, churn := drawnPods(rt), func(of string) (out []observed.Object) {
 			for i := range rapid.IntRange(0, 5).Draw(rt, of) {
 				o := object(pods, "Pod", "tenant", fmt.Sprint("x", i), rapid.SliceOfN(rapid.SampledFrom([]string{"done:yes", "node:n1", "node:n2", "age:1"}), 0, 2).Draw(rt, fmt.Sprint(of, i))...)
 				if rapid.Bool().Draw(rt, fmt.Sprint(of, i, " anew")) {
@@ -190,7 +191,7 @@ func TestWhatStaysIsAgreedOn(t *testing.T) {
 			}
 			return out
 		}
-		calm = slices.DeleteFunc(calm, func(o Object) bool { return o.Namespace != "shop" })
+		calm = slices.DeleteFunc(calm, func(o observed.Object) bool { return o.Namespace != "shop" })
 		watched, live := over(t, work, append(slices.Clone(calm), churn("watched")...)...), over(t, work, append(slices.Clone(calm), churn("live")...)...)
 		first, last, both := agreed(t, watched, live)
 		if first.Verdict != v1alpha1.VerdictAct || last.Verdict != v1alpha1.VerdictAct {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkComputeRules(b *testing.B) {
 	for _, name := range []string{"None", "Hold", "Order", "Acts", "Fold"} {
 		for _, n := range []int{20_000, 100_000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				objects := make([]Object, n)
+				objects := make([]observed.Object, n)
 				for i := range objects {
 					objects[i] = p(fmt.Sprintf("pod-%06d", i), "node:n1", fmt.Sprintf("age:%06d", i*7919%n))
 				}
@@ -60,7 +61,7 @@ func BenchmarkComputeRules(b *testing.B) {
 func BenchmarkComputeChange(b *testing.B) {
 	for _, n := range []int{20_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			objects := make([]Object, n)
+			objects := make([]observed.Object, n)
 			for i := range objects {
 				objects[i] = p(fmt.Sprintf("pod-%06d", i), "node:n1")
 				objects[i].Content = uint64(i) + 1

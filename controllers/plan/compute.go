@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
@@ -50,9 +51,9 @@ type Input struct {
 	Owner    Owner
 	Spec     *v1alpha1.Work // never changed
 	Programs *celenv.Programs
-	Snapshot Snapshot
+	Snapshot observed.Snapshot
 	// Release is the Helm release of the spec as read live; nil where it was not read.
-	Release    *Release
+	Release    *observed.Release
 	Protection Protection
 	Now        time.Time
 	// Clock says how far Now can be trusted.
@@ -93,9 +94,9 @@ type Input struct {
 	// Reads bounds how many objects the plan asks to read live, by their names. 0: it asks for all that a batch depends on.
 	Reads int
 	// Confirmed are the reads that were answered live, and that the snapshot already shows.
-	Confirmed map[Read]bool
+	Confirmed map[observed.Read]bool
 	// Unreadable are the reads that failed, and why. What depends on them is left alone.
-	Unreadable map[Read]string
+	Unreadable map[observed.Read]string
 	// Failed are items of which an earlier step failed: they are left alone.
 	Failed map[ItemKey]bool
 	// Results are for which items the plan before this one found `when` false. They save evaluations: what is acted on never depends on them.
@@ -140,7 +141,7 @@ type Plan struct {
 	// condition sees go first. A plan that is Blocked lists what it would have done.
 	Steps []Step
 	// Release is to be uninstalled after the steps; nil if there is none, or if it was not read.
-	Release *Release
+	Release *observed.Release
 	// Withheld is what would be a step and is protected: the first ones.
 	Withheld []Withheld
 	// Pending is what waits for the time that `for` asks for: the soonest first, once for each key.
@@ -164,7 +165,7 @@ type Plan struct {
 	// Idle are the patches that are left out because they would change nothing.
 	Idle []IdleStep
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be carried out.
-	Confirm []Read
+	Confirm []observed.Read
 	// Holds is input to the next ComputePlan.
 	Holds fortimers.Holds
 	// Results is input to the next ComputePlan; nil if the rules were not evaluated.
@@ -218,7 +219,7 @@ type decider struct {
 	abortReason func() *expr.Error // says why nothing is answered any more
 	retain      func(path string, bytes int) bool
 	// gate are the reads that all steps depend on, and that were not answered yet.
-	gate []Read
+	gate []observed.Read
 	// claimed is what earlier rules act on, and which rule that is: an object is acted on by the first rule that wants it.
 	claimed map[types.UID]string
 	// floors are how many of each group remain; nil if no rule has `leave`.
@@ -306,7 +307,7 @@ func (in *Input) checkTargets() (Plan, bool) {
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
-			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, ResourceName(seen.Resource))), false
+			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, observed.ResourceName(seen.Resource))), false
 		}
 		r, problem := FindProblem(t, seen)
 		if r == "" {
@@ -324,7 +325,7 @@ func (in *Input) checkTargets() (Plan, bool) {
 }
 
 // FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
-func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message string) {
+func FindProblem(t *v1alpha1.ClusterTarget, seen *observed.Target) (reason, message string) {
 	if !t.IsIncluded() && !t.Delete {
 		return "", ""
 	}
@@ -333,7 +334,7 @@ func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message strin
 		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
 	}
 	switch seen.State {
-	case Complete:
+	case observed.Complete:
 		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
 			name := t.Reference.Name
 			if t.Reference.Namespace != "" {
@@ -342,24 +343,24 @@ func FindProblem(t *v1alpha1.ClusterTarget, seen *Target) (reason, message strin
 			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
 		}
 		return "", ""
-	case NoSuchKind:
+	case observed.NoSuchKind:
 		if asNull {
 			return "", ""
 		}
 		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
 	default:
-		return seen.State.reason(), missing(seen.Detail)
+		return findReason(seen.State), missing(seen.Detail)
 	}
 }
 
-// reason is why a Cleaner waits for a target in this state.
-func (s TargetState) reason() string {
+// findReason returns why a Cleaner waits for a target in this state.
+func findReason(s observed.TargetState) string {
 	switch s {
-	case Forbidden:
+	case observed.Forbidden:
 		return v1alpha1.ReasonAccessDenied
-	case TooLarge:
+	case observed.TooLarge:
 		return v1alpha1.ReasonTooLarge
-	case Unsynced:
+	case observed.Unsynced:
 		return v1alpha1.ReasonNotSynced
 	default:
 		return v1alpha1.ReasonReadFailed
@@ -481,8 +482,8 @@ func (in limiting) newCheck() limits.Check {
 		check.DoneBytes = min(check.DoneBytes, in.Room.DoneBytes)
 	}
 	for t := range in.Snapshot {
-		if in.Snapshot[t].State == Complete {
-			check.Targets = append(check.Targets, limits.Target{Name: in.Spec.Targets[t].Name, Objects: in.Snapshot[t].eachObject})
+		if in.Snapshot[t].State == observed.Complete {
+			check.Targets = append(check.Targets, limits.Target{Name: in.Spec.Targets[t].Name, Objects: in.Snapshot[t].EachObject})
 		}
 	}
 	return check

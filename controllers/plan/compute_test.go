@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/celtest"
 )
 
@@ -25,9 +26,9 @@ var (
 )
 
 // pod is an object with metadata and a value.
-func pod(name string, change ...func(*Object)) Object {
-	o := Object{
-		Ref:   Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+func pod(name string, change ...func(*observed.Object)) observed.Object {
+	o := observed.Object{
+		Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Value: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Succeeded"}},
 	}
 	for _, c := range change {
@@ -37,8 +38,8 @@ func pod(name string, change ...func(*Object)) Object {
 }
 
 // seen is a target that was read completely.
-func seen(objects ...Object) Target {
-	return Target{State: Complete, Resource: pods, Namespaced: true, Objects: objects}
+func seen(objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: pods, Namespaced: true, Objects: objects}
 }
 
 // podTarget is a target over all Pods.
@@ -58,7 +59,7 @@ func named(name string) func(*v1alpha1.ClusterTarget) {
 }
 
 // input is what is decided on: a day after the Cleaner was created.
-func input(t testing.TB, spec *v1alpha1.Work, s ...Target) Input {
+func input(t testing.TB, spec *v1alpha1.Work, s ...observed.Target) Input {
 	t.Helper()
 	programs := celtest.CompileWork(t, spec)
 	return Input{
@@ -79,92 +80,92 @@ func TestCompute(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		spec   v1alpha1.Work
-		seen   []Target
+		seen   []observed.Target
 		change func(*Input)
 		want   want
 	}{
 		"BeforeTheTTL": {
 			reason: "before the ttl has passed nothing is looked at",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "25h"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{{State: Forbidden}},
+			seen:   []observed.Target{{State: observed.Forbidden}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: 25 * time.Hour},
 		},
 		"AtTheTTL": {
 			reason: "at the very instant of the ttl it acts",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "1d"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(pod("a"))},
+			seen:   []observed.Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
 		},
 		"Suspended": {
 			reason: "a suspended Cleaner waits for an event only",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Suspend: true}, Targets: []v1alpha1.ClusterTarget{podTarget("pods")}},
-			seen:   []Target{seen()},
+			seen:   []observed.Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonSuspended},
 		},
 		"Unsynced": {
 			reason: "what is still being read is not empty",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods.items.size() == 0"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{{State: Unsynced}},
+			seen:   []observed.Target{{State: observed.Unsynced}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNotSynced, Next: day + time.Hour},
 		},
 		"Forbidden": {
 			reason: "what may not be read is not empty, whatever onMissing says",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
-			seen:   []Target{{State: Forbidden}},
+			seen:   []observed.Target{{State: observed.Forbidden}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonAccessDenied, Next: day + time.Hour},
 		},
 		"TooLarge": {
 			reason: "what the operator has no memory for is not empty, whatever onMissing says",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
-			seen:   []Target{{State: TooLarge}},
+			seen:   []observed.Target{{State: observed.TooLarge}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTooLarge, Next: day + time.Hour},
 		},
 		"Unknown": {
 			reason: "the zero value of a target never deletes",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted, quiet)}},
-			seen:   []Target{{}},
+			seen:   []observed.Target{{}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonReadFailed, Next: day + time.Hour},
 		},
 		"NotServedWaits": {
 			reason: "a kind that is not served is waited for",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{{State: NoSuchKind}},
+			seen:   []observed.Target{{State: observed.NoSuchKind}},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonKindNotServed, Next: day + time.Hour},
 		},
 		"NotServedAsNull": {
 			reason: "or it is null, if the author says so",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"pods == null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", asNull)}},
-			seen:   []Target{{State: NoSuchKind}},
+			seen:   []observed.Target{{State: observed.NoSuchKind}},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"NoteHoldsNothingUp": {
 			reason: "a target that is neither seen nor deleted is a note",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("note", quiet), podTarget("pods", deleted)}},
-			seen:   []Target{{State: NoSuchKind}, seen(pod("a"))},
+			seen:   []observed.Target{{State: observed.NoSuchKind}, seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.pods a"}, Next: day + time.Hour},
 		},
 		"MissingWaits": {
 			reason: "a named object that is missing is waited for",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"p != null"}}, Targets: []v1alpha1.ClusterTarget{podTarget("p", named("a"))}},
-			seen:   []Target{seen()},
+			seen:   []observed.Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetMissing, Next: day + time.Hour},
 		},
 		"MissingNotIncluded": {
 			reason: "one that no condition sees has nothing to delete, and holds nothing up",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("p", named("a"), quiet, deleted)}},
-			seen:   []Target{seen()},
+			seen:   []observed.Target{seen()},
 			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"False": {
 			reason: "a condition that is false waits until retry.period",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Retry: &v1alpha1.Retry{Period: "5h"}, Conditions: []string{"true", "pods.items.size() > 1"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(pod("a"))},
+			seen:   []observed.Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet, Next: day + 5*time.Hour},
 		},
 		"ErrorBeatsFalse": {
 			reason: "an error is said even where another condition is false",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"false", `pods.items[0].spec.x == "1"`}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(pod("a"))},
+			seen:   []observed.Target{seen(pod("a"))},
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Next: day + time.Hour},
 		},
 		"UnseenGoesFirst": {
@@ -172,45 +173,45 @@ func TestCompute(t *testing.T) {
 			spec: v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{finished}}, Targets: []v1alpha1.ClusterTarget{
 				podTarget("pods", deleted), podTarget("unseen", deleted, quiet), podTarget("again", deleted, named("b")),
 			}},
-			seen: []Target{seen(pod("a"), pod("b")), seen(pod("z")), seen(pod("b"))},
+			seen: []observed.Target{seen(pod("a"), pod("b")), seen(pod("z")), seen(pod("b"))},
 			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"targets.unseen z", "targets.pods a", "targets.pods b"}, Next: day + time.Hour},
 		},
 		"ClusterScoped": {
 			reason: "a Cleaner deletes only in its own namespace",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("nodes", deleted)}},
-			seen:   []Target{{State: Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}},
+			seen:   []observed.Target{{State: observed.Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}}},
 			want:   want{Verdict: v1alpha1.VerdictInvalid, Reason: v1alpha1.ReasonInvalidSpec},
 		},
 		"AllProtected": {
 			reason: "a plan of nothing but protected objects is blocked",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(pod("a", func(o *Object) { o.Protected = true }))},
+			seen:   []observed.Target{seen(pod("a", func(o *observed.Object) { o.Protected = true }))},
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
 		},
 		"ProtectedNamespace": {
 			reason: "nothing is deleted in a protected namespace",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(pod("a"))},
+			seen:   []observed.Target{seen(pod("a"))},
 			change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected, Next: day + time.Hour},
 		},
 		"TooMany": {
 			reason: "one run deletes at most 5,000 objects",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}},
-			seen:   []Target{seen(many(MaxRows + 1)...)},
+			seen:   []observed.Target{seen(many(MaxRows + 1)...)},
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonTooManyObjects, Steps: []string{"targets.pods p-00000"}, Next: day + time.Hour},
 		},
 		"ReleasePending": {
 			reason: "a release that somebody is changing blocks the commit",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
-			change: func(in *Input) { in.Release = &Release{State: ReleasePending, Name: "r"} },
+			change: func(in *Input) { in.Release = &observed.Release{State: observed.ReleasePending, Name: "r"} },
 			want:   want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleasePending, Next: day + time.Hour},
 		},
 		"ReleaseHasHooks": {
 			reason: "and so does one with delete hooks, which nobody may skip unasked",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) {
-				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
+				in.Release = &observed.Release{State: observed.ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseHasHooks, Next: day + time.Hour},
 		},
@@ -218,21 +219,23 @@ func TestCompute(t *testing.T) {
 			reason: "but the author may",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true}},
 			change: func(in *Input) {
-				in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
+				in.Release = &observed.Release{State: observed.ReleaseDeployed, Name: "r", HasHooks: true, HooksBlocked: "nobody answers for its hooks"}
 			},
 			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"ReleaseRunsHooks": {
 			reason: "and hooks that can be run are in nobody's way",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
-			change: func(in *Input) { in.Release = &Release{State: ReleaseDeployed, Name: "r", HasHooks: true} },
-			want:   want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
+			change: func(in *Input) {
+				in.Release = &observed.Release{State: observed.ReleaseDeployed, Name: "r", HasHooks: true}
+			},
+			want: want{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: day + time.Hour},
 		},
 		"ReleaseUnreadable": {
 			reason: "and one whose record cannot be read",
 			spec:   v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Helm: &v1alpha1.Helm{Release: "r", Delete: true}},
 			change: func(in *Input) {
-				in.Release = &Release{Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"}
+				in.Release = &observed.Release{Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"}
 			},
 			want: want{Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonReleaseUnreadable, Next: day + time.Hour},
 		},
@@ -275,7 +278,7 @@ func TestAPlanNamesEachTargetItWaitsFor(t *testing.T) {
 		CommonSpec: v1alpha1.CommonSpec{TTL: "0s"},
 		Targets:    []v1alpha1.ClusterTarget{podTarget("first"), podTarget("second"), podTarget("third"), podTarget("fourth"), podTarget("unused", quiet)},
 	}
-	got := ComputePlan(t.Context(), input(t, spec, seen(), Target{State: Forbidden, Detail: "it may not be read."}, seen(), Target{State: Unsynced, Detail: "it is being read"}, Target{State: Failed, Detail: "no answer"}))
+	got := ComputePlan(t.Context(), input(t, spec, seen(), observed.Target{State: observed.Forbidden, Detail: "it may not be read."}, seen(), observed.Target{State: observed.Unsynced, Detail: "it is being read"}, observed.Target{State: observed.Failed, Detail: "no answer"}))
 	want := `Target "second": it may not be read. Target "fourth": it is being read.`
 	if got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonAccessDenied || got.Message != want {
 		t.Errorf("got %s, %s: %s, want %s", got.Verdict, got.Reason, got.Message, want)
@@ -287,20 +290,20 @@ func TestWhatExpressionsSeeOfATarget(t *testing.T) {
 	a, b := pod("a"), pod("b")
 	for name, tc := range map[string]struct {
 		target v1alpha1.ClusterTarget
-		seen   Target
+		seen   observed.Target
 		want   any
 	}{
 		"Named":         {podTarget("t", named("a")), seen(a), a.Value},
 		"NamedMissing":  {podTarget("t", named("a")), seen(), nil},
-		"NamedUnknown":  {podTarget("t", named("a")), Target{State: Failed, Objects: []Object{a}}, nil},
-		"NamedUnserved": {podTarget("t", named("a")), Target{State: NoSuchKind}, nil},
+		"NamedUnknown":  {podTarget("t", named("a")), observed.Target{State: observed.Failed, Objects: []observed.Object{a}}, nil},
+		"NamedUnserved": {podTarget("t", named("a")), observed.Target{State: observed.NoSuchKind}, nil},
 		"List":          {podTarget("t"), seen(a, b), map[string]any{"items": []any{a.Value, b.Value}}},
 		"ListOfNone":    {podTarget("t"), seen(), map[string]any{"items": []any{}}},
-		"ListUnknown":   {podTarget("t"), Target{State: Failed, Objects: []Object{a}}, nil},
-		"ListUnserved":  {podTarget("t"), Target{State: NoSuchKind}, nil},
+		"ListUnknown":   {podTarget("t"), observed.Target{State: observed.Failed, Objects: []observed.Object{a}}, nil},
+		"ListUnserved":  {podTarget("t"), observed.Target{State: observed.NoSuchKind}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := Input{Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("unused", quiet), tc.target}}, Snapshot: Snapshot{seen(b), tc.seen}}
+			in := Input{Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("unused", quiet), tc.target}}, Snapshot: observed.Snapshot{seen(b), tc.seen}}
 			if diff := cmp.Diff(map[string]any{"t": tc.want}, in.targetValues()); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -310,10 +313,10 @@ func TestWhatExpressionsSeeOfATarget(t *testing.T) {
 
 // TestAReleaseSaysWhyItStays shows each reason for which a release is not uninstalled, and that no other stops it.
 func TestAReleaseSaysWhyItStays(t *testing.T) {
-	deployed := Release{State: ReleaseDeployed, Name: "r"}
+	deployed := observed.Release{State: observed.ReleaseDeployed, Name: "r"}
 	for name, tc := range map[string]struct {
 		helm    v1alpha1.Helm
-		release *Release
+		release *observed.Release
 		change  func(*Input)
 		reason  string
 		message string
@@ -322,7 +325,7 @@ func TestAReleaseSaysWhyItStays(t *testing.T) {
 		"Deployed":    {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, taken: true},
 		"NotRead":     {helm: v1alpha1.Helm{Release: "r", Delete: true}},
 		"NotToDelete": {helm: v1alpha1.Helm{Release: "r"}, release: &deployed},
-		"Gone":        {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseGone, Name: "r"}},
+		"Gone":        {helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &observed.Release{State: observed.ReleaseGone, Name: "r"}},
 		"Protected": {
 			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &deployed, change: func(in *Input) { in.Protection.Namespaces = []string{"shop"} },
 			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is protected.`,
@@ -332,20 +335,20 @@ func TestAReleaseSaysWhyItStays(t *testing.T) {
 			reason: v1alpha1.ReasonProtected, message: `Release "r" is not uninstalled: namespace "shop" is the namespace of the operator.`,
 		},
 		"Unreadable": {
-			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"},
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &observed.Release{State: observed.ReleaseDeployed, Blocked: v1alpha1.ReasonReleaseUnreadable, Detail: "corrupt"},
 			reason: v1alpha1.ReasonReleaseUnreadable, message: "corrupt",
 		},
 		"Pending": {
-			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleasePending},
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &observed.Release{State: observed.ReleasePending},
 			reason: v1alpha1.ReasonReleasePending, message: `Release "r" is being installed, upgraded or rolled back.`,
 		},
 		"Hooks": {
-			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &Release{State: ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"},
+			helm: v1alpha1.Helm{Release: "r", Delete: true}, release: &observed.Release{State: observed.ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"},
 			reason: v1alpha1.ReasonReleaseHasHooks, message: `Release "r" is not uninstalled: nobody answers for its hooks.`,
 		},
 		"HooksDisabled": {
 			helm:    v1alpha1.Helm{Release: "r", Delete: true, DisableHooks: true},
-			release: &Release{State: ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"}, taken: true,
+			release: &observed.Release{State: observed.ReleaseDeployed, HasHooks: true, HooksBlocked: "nobody answers for its hooks"}, taken: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -360,8 +363,8 @@ func TestAReleaseSaysWhyItStays(t *testing.T) {
 	}
 }
 
-func many(n int) []Object {
-	out := make([]Object, n)
+func many(n int) []observed.Object {
+	out := make([]observed.Object, n)
 	for i := range out {
 		out[i] = pod(fmt.Sprintf("p-%05d", i))
 	}
@@ -383,12 +386,12 @@ func TestComputeIsDeterministic(t *testing.T) {
 }
 
 func TestProtection(t *testing.T) {
-	in := func(group, resource, namespace, name string) *Object {
-		return &Object{Ref: Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}}
+	in := func(group, resource, namespace, name string) *observed.Object {
+		return &observed.Object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: namespace, Name: name}}
 	}
 	p := Protection{Namespaces: []string{"kube-system"}, AllowedKinds: []string{"roles.rbac.authorization.k8s.io", "cleaners.cleaner.vtex.dev"}}
 	cases := map[string]struct {
-		object *Object
+		object *observed.Object
 		want   string // a part of the reason; empty: not protected
 	}{
 		"Pod":             {in("", "pods", "shop", "a"), ""},
@@ -440,7 +443,7 @@ func TestProtectionOfRelease(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ref := Ref{Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}, Namespace: tc.namespace, Name: "a"}
+			ref := observed.Ref{Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}, Namespace: tc.namespace, Name: "a"}
 			if got := p.OfRelease(ref, tc.namespace != ""); (got != "") != tc.protected {
 				t.Errorf("got %q, want protected: %v", got, tc.protected)
 			}
@@ -487,29 +490,8 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-func TestHolding(t *testing.T) {
-	s := Snapshot{seen(pod("a"), pod("b")), nodesSeen("a"), seen(pod("b")), seen(pod("a")), {State: Unsynced, Resource: pods}}
-	a, anew, gone := pod("a"), pod("a", func(o *Object) { o.UID = "another" }), pod("z")
-	cases := map[string]struct {
-		reason string
-		object Object
-		want   []int
-	}{
-		"Some":     {"each target of its kind that has it", a, []int{0, 3}},
-		"MadeAnew": {"another one of its name is not it", anew, nil},
-		"Gone":     {"none has it", gone, nil},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, s.TargetsOf(&tc.object)); diff != "" {
-				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
 // looping is that others of the object's name were deleted until there was a loop.
-func looping(r backoff.Recreations, o Object, now time.Time) {
+func looping(r backoff.Recreations, o observed.Object, now time.Time) {
 	for i := 0; !r.RecordDeletion(o.Place(), types.UID(fmt.Sprint("earlier-", i)), now); i++ {
 	}
 }

@@ -9,40 +9,29 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
-
-// LiveReads are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,
-// as files are.
-func (s Snapshot) LiveReads() map[Read]bool {
-	out := make(map[Read]bool, len(s))
-	for t := range s {
-		if s[t].State == Complete || s[t].State == NoSuchKind { // expressions are asked only where that stands for null
-			out[Read{Target: t, All: true}] = true
-		}
-	}
-	return out
-}
 
 // evidence is what was read live.
 type evidence struct{ *Input }
 
 // isConfirmed says that a read was answered live.
-func (in evidence) isConfirmed(r Read) bool {
-	return in.Confirmed[r] || in.Confirmed[Read{Target: r.Target, All: true}]
+func (in evidence) isConfirmed(r observed.Read) bool {
+	return in.Confirmed[r] || in.Confirmed[observed.Read{Target: r.Target, All: true}]
 }
 
 // findReadError says why a read failed, if it did.
-func (in evidence) findReadError(r Read) (string, bool) {
+func (in evidence) findReadError(r observed.Read) (string, bool) {
 	if why, failed := in.Unreadable[r]; failed {
 		return why, true
 	}
-	why, failed := in.Unreadable[Read{Target: r.Target, All: true}]
+	why, failed := in.Unreadable[observed.Read{Target: r.Target, All: true}]
 	return why, failed
 }
 
 // gateReads are the reads that all steps depend on, of a Cleaner whose decision is not read live as a whole anyway: the
 // targets that conditions read, and all that expressions see where targets are deleted, or where a limit is a part of them.
-func (in evidence) gateReads() []Read {
+func (in evidence) gateReads() []observed.Read {
 	if !in.Spec.IsRecurring() && !in.OpenRun {
 		return nil
 	}
@@ -60,10 +49,10 @@ func (in evidence) gateReads() []Read {
 			}
 		}
 	}
-	var out []Read
+	var out []observed.Read
 	for i := range in.Spec.Targets {
 		if t := &in.Spec.Targets[i]; needed[t.Name] && t.IsIncluded() {
-			out = append(out, Read{Target: i, All: true})
+			out = append(out, observed.Read{Target: i, All: true})
 		}
 	}
 	return out
@@ -77,17 +66,17 @@ type reads struct {
 	in *Input
 	// asked is how many items were asked about, and named are the objects that these depend on by their names.
 	asked int
-	named map[Read]bool
+	named map[observed.Read]bool
 	// stage is which of the reads of an item come next, the earliest for all items; next are these.
 	stage int
-	next  []Read
+	next  []observed.Read
 }
 
 // gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
 // addReads records that reads of a stage are needed.
-func (r *reads) addReads(stage int, wanted []Read) {
+func (r *reads) addReads(stage int, wanted []observed.Read) {
 	switch {
 	case len(r.next) == 0 || stage < r.stage:
 		r.stage, r.next = stage, wanted
@@ -102,9 +91,9 @@ func (r *reads) mayAsk(item ItemKey) bool {
 }
 
 // nextReads are the reads that come next, each once.
-func (r *reads) nextReads() []Read {
-	var out []Read
-	seen := map[Read]bool{}
+func (r *reads) nextReads() []observed.Read {
+	var out []observed.Read
+	seen := map[observed.Read]bool{}
 	for _, read := range r.next {
 		if !seen[read] {
 			seen[read] = true
@@ -116,7 +105,7 @@ func (r *reads) nextReads() []Read {
 
 // addNamed records the objects that an item depends on by their names, with those that it depended on before. It is false if there is no
 // room for them: then neither the item nor those after it are of this batch.
-func (r *reads) addNamed(of map[Read]bool) bool {
+func (r *reads) addNamed(of map[observed.Read]bool) bool {
 	n := len(r.named)
 	for read := range of {
 		if !r.named[read] {
@@ -128,7 +117,7 @@ func (r *reads) addNamed(of map[Read]bool) bool {
 		return false
 	}
 	if r.named == nil {
-		r.named = map[Read]bool{}
+		r.named = map[observed.Read]bool{}
 	}
 	maps.Copy(r.named, of)
 	return true
@@ -183,19 +172,19 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 
 // entry is what an entry of confirm asks for, or why nobody can say.
 type entry struct {
-	reads []Read
+	reads []observed.Read
 	err   *expr.Error
 }
 
 // readEntries is what the entries of confirm ask for, for an item, as far as is known now; the last one is for all that no entry names.
 // Named are the objects that the item depends on by their names: what is read as a whole before is not read once more. When they are too
 // many, no other entry is asked.
-func (r confirming) readEntries(a *acting, objects []Read) (entries []entry, named map[Read]bool) {
-	entries, named = make([]entry, len(r.rule.Confirm)+1), map[Read]bool{}
+func (r confirming) readEntries(a *acting, objects []observed.Read) (entries []entry, named map[observed.Read]bool) {
+	entries, named = make([]entry, len(r.rule.Confirm)+1), map[observed.Read]bool{}
 	whole := map[int]bool{}
-	add := func(reads []Read) {
+	add := func(reads []observed.Read) {
 		for _, read := range reads {
-			if read.All || r.in.Confirmed[Read{Target: read.Target, All: true}] {
+			if read.All || r.in.Confirmed[observed.Read{Target: read.Target, All: true}] {
 				whole[read.Target] = true
 			} else if !whole[read.Target] {
 				named[read] = true
@@ -214,7 +203,7 @@ func (r confirming) readEntries(a *acting, objects []Read) (entries []entry, nam
 }
 
 // findMissing are those of the reads of a stage that were not answered yet. It is an error if one of them failed.
-func (r confirming) findMissing(stage int, wanted []Read) (missing []Read, err *expr.Error) {
+func (r confirming) findMissing(stage int, wanted []observed.Read) (missing []observed.Read, err *expr.Error) {
 	for _, read := range wanted {
 		if why, failed := (evidence{r.in}).findReadError(read); failed {
 			return nil, r.makeError(r.stageField(stage), fmt.Sprintf("cannot be read live: %s", why), "")
@@ -240,25 +229,25 @@ func (r confirming) stageField(stage int) string {
 
 // actionReads are the reads of what actions are about besides the item. The item itself is not read again: the API server
 // refuses every version of it but the one that was decided on.
-func (r confirming) actionReads(a *acting) []Read {
-	var out []Read
+func (r confirming) actionReads(a *acting) []observed.Read {
+	var out []observed.Read
 	for _, d := range a.actions {
 		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.Identify() == a.object.Identify() {
 			continue
 		}
-		out = append(out, Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
+		out = append(out, observed.Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
 	}
 	return out
 }
 
 // IsAnswer says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
 // where expressions see null then.
-func IsAnswer(t *v1alpha1.ClusterTarget, found TargetState) bool {
-	return found == Complete || found == NoSuchKind && t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
+func IsAnswer(t *v1alpha1.ClusterTarget, found observed.TargetState) bool {
+	return found == observed.Complete || found == observed.NoSuchKind && t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
 }
 
 // entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
-func (r confirming) entryReads(a *acting, entry int) ([]Read, *expr.Error) {
+func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
 		return r.wholeTargetReads(r.eval.ListUnprovenTargets()), nil
@@ -270,16 +259,16 @@ func (r confirming) entryReads(a *acting, entry int) ([]Read, *expr.Error) {
 }
 
 // wholeTargetReads are the reads of targets as a whole.
-func (r confirming) wholeTargetReads(targets []string) []Read {
-	var out []Read
+func (r confirming) wholeTargetReads(targets []string) []observed.Read {
+	var out []observed.Read
 	for _, name := range targets {
-		out = append(out, Read{Target: targetNamed(r.in.Spec, name), All: true})
+		out = append(out, observed.Read{Target: targetNamed(r.in.Spec, name), All: true})
 	}
 	return out
 }
 
 // entryOf are the reads that an entry asks for which names a target.
-func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
+func (r confirming) entryOf(a *acting, entry int) ([]observed.Read, *expr.Error) {
 	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.makeError(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
@@ -295,32 +284,32 @@ func (r confirming) entryOf(a *acting, entry int) ([]Read, *expr.Error) {
 		}
 	}
 	target := &r.in.Snapshot[t]
-	if target.State != Complete && !all {
+	if target.State != observed.Complete && !all {
 		return nil, r.makeError(fmt.Sprintf("confirm[%d]", entry), fmt.Sprintf("target %q is null and cannot be read", r.rule.Confirm[entry].Target),
 			"check in when that it is not null")
 	}
 	if all {
-		return []Read{{Target: t, All: true}}, nil
+		return []observed.Read{{Target: t, All: true}}, nil
 	}
 	namespace, err := r.entryNamespace(a, entry, target, namespace)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Read, len(names))
+	out := make([]observed.Read, len(names))
 	for i, name := range names {
-		out[i] = Read{Target: t, Namespace: namespace, Name: name}
+		out[i] = observed.Read{Target: t, Namespace: namespace, Name: name}
 	}
 	return out, nil
 }
 
 // entryNamespace is where an entry of confirm reads: where it says, else where the item is. A Cleaner reads its own only.
-func (r confirming) entryNamespace(a *acting, entry int, target *Target, said string) (string, *expr.Error) {
+func (r confirming) entryNamespace(a *acting, entry int, target *observed.Target, said string) (string, *expr.Error) {
 	at := fmt.Sprintf("confirm[%d].namespace", entry)
 	if !target.Namespaced {
 		return "", nil
 	}
 	if said == "" {
-		said = nestedString(a.item.AsObject(), "metadata", "namespace")
+		said = observed.NestedString(a.item.AsObject(), "metadata", "namespace")
 	}
 	own := r.in.Owner.Namespace
 	switch {

@@ -13,10 +13,11 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-// words is a read in words: "target namespace/name", or "target *".
-func (r Read) words(in *Input) string {
+// describeRead is a read in words: "target namespace/name", or "target *".
+func describeRead(r observed.Read, in *Input) string {
 	name := in.Spec.Targets[r.Target].Name
 	switch {
 	case r.All:
@@ -29,9 +30,9 @@ func (r Read) words(in *Input) string {
 
 // batch does what a caller does with a batch: it reads what the plan asks for from a cluster, until nothing more is asked.
 // Reads of what refuses names fail. What shows up only then is left for the next batch. It gives the first and the last plan, and what was read in each round.
-func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, last Plan, rounds []string) {
+func batch(t *testing.T, in Input, cluster observed.Snapshot, refuses ...string) (first, last Plan, rounds []string) {
 	t.Helper()
-	in.Confirmed, in.Unreadable = map[Read]bool{}, map[Read]string{}
+	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
 	first = ComputePlan(t.Context(), in)
 	in.Only = first.ListItems()
 	for last = first; len(last.Confirm) > 0; last = ComputePlan(t.Context(), in) {
@@ -39,14 +40,14 @@ func batch(t *testing.T, in Input, cluster Snapshot, refuses ...string) (first, 
 			t.Fatalf("it asks for ever: %v", rounds)
 		}
 		var round []string
-		found := map[Read]*Object{}
+		found := map[observed.Read]*observed.Object{}
 		for _, r := range last.Confirm {
 			if in.Confirmed[r] || in.Unreadable[r] != "" {
-				t.Errorf("%s was read already", r.words(&in))
+				t.Errorf("%s was read already", describeRead(r, &in))
 			}
-			round = append(round, r.words(&in))
-			switch i, there := searchObject(cluster[r.Target].Objects, r.Namespace, r.Name); {
-			case strings.Contains(strings.Join(refuses, " "), r.words(&in)):
+			round = append(round, describeRead(r, &in))
+			switch i, there := observed.SearchObject(cluster[r.Target].Objects, r.Namespace, r.Name); {
+			case strings.Contains(strings.Join(refuses, " "), describeRead(r, &in)):
 				in.Unreadable[r] = "forbidden"
 				continue
 			case r.All:
@@ -88,10 +89,10 @@ func TestConfirm(t *testing.T) {
 		reason  string
 		rule    v1alpha1.Rule
 		change  func(*Input, *v1alpha1.Work)
-		watched Snapshot
-		live    Snapshot // the watched one if nil
-		batch   int      // 10 if 0
-		reads   int      // any number if 0
+		watched observed.Snapshot
+		live    observed.Snapshot // the watched one if nil
+		batch   int               // 10 if 0
+		reads   int               // any number if 0
 		refuses []string
 		rounds  []string
 		steps   []string // that may be taken
@@ -101,7 +102,7 @@ func TestConfirm(t *testing.T) {
 		"Absent": {
 			reason:  "absence is proven by one read for each object",
 			rule:    orphaned(),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n1"), p("c", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n1"), p("c", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			rounds:  []string{"nodes n2"},
 			steps:   []string{"r delete a", "r delete c"},
 		},
@@ -112,30 +113,30 @@ func TestConfirm(t *testing.T) {
 				again.Object = `pods.items.filter(p, p.metadata.name == item.metadata.name)[0]`
 				r.Actions = []v1alpha1.RuleAction{again}
 			}),
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"pods *"},
 			steps:   []string{"r patch a {}"},
 		},
 		"Present": {
 			reason:  "what is there after all leaves nothing to do",
 			rule:    orphaned(),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
-			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete a"},
 		},
 		"By default": {
 			reason:  "what a rule joins and no entry names is read as a whole",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm = nil }),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
-			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
 			rounds:  []string{"nodes *"},
 			steps:   []string{"r delete a"},
 		},
 		"By default unreadable": {
 			reason:  "and proves nothing if it cannot be",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm = nil }),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			refuses: []string{"nodes *"},
 			rounds:  []string{"nodes *"},
 			errors:  []string{"rules[0].when cannot be read live: forbidden x1"},
@@ -143,13 +144,13 @@ func TestConfirm(t *testing.T) {
 		"Narrowed to nothing": {
 			reason:  "an entry says how much is read of its target, even if that is nothing",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Name = "[]" }),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			steps:   []string{"r delete a"},
 		},
 		"Unreadable": {
 			reason:  "what cannot be read proves nothing",
 			rule:    orphaned(),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
 			refuses: []string{"nodes n2"},
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete b"},
@@ -158,7 +159,7 @@ func TestConfirm(t *testing.T) {
 		"Batch": {
 			reason:  "only the first ones are asked about",
 			rule:    orphaned(),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
 			batch:   2,
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete a", "r delete b"},
@@ -167,7 +168,7 @@ func TestConfirm(t *testing.T) {
 		"Reads": {
 			reason:  "only the first ones are asked about, of which there may be as many reads: what several rest on is one",
 			rule:    orphaned(),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n2"), p("d", "node:n4"), p("e", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n2"), p("d", "node:n4"), p("e", "node:n3")), nodesSeen("n1"), poolsSeen()},
 			reads:   2,
 			rounds:  []string{"nodes n2, nodes n3"},
 			steps:   []string{"r delete a", "r delete b", "r delete c"},
@@ -178,7 +179,7 @@ func TestConfirm(t *testing.T) {
 			rule: orphaned(func(r *v1alpha1.Rule) {
 				r.Confirm = append(r.Confirm, v1alpha1.Confirm{Target: "pools", Name: `["x-" + item.metadata.name, "y-" + item.metadata.name]`})
 			}),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3"), p("c", "node:n4")), nodesSeen("n1"), poolsSeen()},
 			reads:   3,
 			rounds:  []string{"nodes n2", "pools x-a, pools y-a"},
 			steps:   []string{"r delete a"},
@@ -189,7 +190,7 @@ func TestConfirm(t *testing.T) {
 			rule: orphaned(func(r *v1alpha1.Rule) {
 				r.Confirm = []v1alpha1.Confirm{{Target: "nodes"}, {Target: "nodes", Name: `lists.range(1000).map(i, string(i))`}}
 			}),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
 			reads:   1,
 			rounds:  []string{"nodes *"},
 			steps:   []string{"r delete a", "r delete b"},
@@ -197,7 +198,7 @@ func TestConfirm(t *testing.T) {
 		"Nothing to read": {
 			reason:  "an entry may say that there is nothing to read",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Name = `item.spec.node == "n2" ? [] : [item.spec.node]` }),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
 			rounds:  []string{"nodes n3"},
 			steps:   []string{"r delete a", "r delete b"},
 		},
@@ -213,23 +214,23 @@ func TestConfirm(t *testing.T) {
 				}
 				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
 			}),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
-			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen(pool("p1"))},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen(pool("p1"))},
 			rounds:  []string{"nodes n2, nodes n3", "pods shop/a", "pools *"},
 			steps:   []string{"r report  <n2>", "r report  <n3>"},
 		},
 		"Objects first": {
 			reason:  "what an action is about is read before everything else, and the rule is decided on it anew",
 			rule:    freed,
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
-			live:    Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=a", "4=d"))},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
+			live:    observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=a", "4=d"))},
 			rounds:  []string{"pools p1", "pods shop/b", "pools *"},
 			steps:   []string{`r patch p1 <p1 2 b> {"spec":{"addresses":[{"ip":"1","pod":"a"},{"ip":"3","pod":"a"},{"ip":"4","pod":"d"}]}}`},
 		},
 		"A fold takes those that are confirmed": {
 			reason:  "by the end of the batch, and leaves the others for the next",
 			rule:    freed,
-			watched: Snapshot{seen(), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
+			watched: observed.Snapshot{seen(), nodesSeen(), poolsSeen(pool("p1", "1=a", "2=b", "3=c"))},
 			batch:   2,
 			rounds:  []string{"pools p1", "pods shop/a, pods shop/b", "pools *"},
 			steps:   []string{`r patch p1 <p1 1 a,p1 2 b> {"spec":{"addresses":[{"ip":"3","pod":"c"}]}}`},
@@ -241,7 +242,7 @@ func TestConfirm(t *testing.T) {
 				r.ForEach, r.Key, r.When = `["a"]`, "item", "true"
 				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
 			}),
-			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(), nodesSeen(), poolsSeen()},
 			errors:  []string{"rules[0].actions[0] x1"},
 		},
 		"No namespace to report": {
@@ -250,20 +251,20 @@ func TestConfirm(t *testing.T) {
 				r.ForEach, r.Key, r.When, r.Actions = `["a"]`, "item", "true", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
 				r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: "item"}
 			}),
-			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(), nodesSeen(), poolsSeen()},
 			errors:  []string{"rules[0].confirm[0].namespace the item has no namespace; set namespace x1"},
 		},
 		"Namespace of the item": {
 			reason:  "is where it is looked, if the entry does not say",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "pods", Name: `"x"`} }),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"pods shop/x", "nodes *"},
 			steps:   []string{"r delete a"},
 		},
 		"Namespace ignored": {
 			reason:  "cluster-scoped kinds are in none, whatever the entry says",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0].Namespace = `"x"` }),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"nodes n2"},
 			steps:   []string{"r delete a"},
 		},
@@ -273,21 +274,21 @@ func TestConfirm(t *testing.T) {
 				r.When, r.Confirm[0] = "pools == null", v1alpha1.Confirm{Target: "pools", Name: `"p1"`}
 			}),
 			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
-			watched: Snapshot{seen(p("a")), nodesSeen(), {State: NoSuchKind}},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), {State: observed.NoSuchKind}},
 			errors:  []string{`rules[0].confirm[0] target "pools" is null and cannot be read; check in when that it is not null x1`},
 		},
 		"All": {
 			reason:  "that the rule depends on is read as a whole, but not what its items are of",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "*"} }),
-			watched: Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
-			live:    Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1"), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a", "node:n2"), p("b", "node:n3")), nodesSeen("n1", "n3"), poolsSeen()},
 			rounds:  []string{"nodes *"},
 			steps:   []string{"r delete a"},
 		},
 		"All, and some cannot be read": {
 			reason:  "proves nothing",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.Confirm[0] = v1alpha1.Confirm{Target: "*"} }),
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			refuses: []string{"nodes *"},
 			rounds:  []string{"nodes *"},
 			errors:  []string{"rules[0].confirm[0] cannot be read live: forbidden x1"},
@@ -298,7 +299,7 @@ func TestConfirm(t *testing.T) {
 				r.When, r.Confirm[0] = "pools == null && "+r.When, v1alpha1.Confirm{Target: "*"}
 			}),
 			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: NoSuchKind}},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: observed.NoSuchKind}},
 			rounds:  []string{"nodes *, pools *"},
 			steps:   []string{"r delete a"},
 		},
@@ -308,14 +309,14 @@ func TestConfirm(t *testing.T) {
 				r.When, r.Confirm[0] = "pools == null", v1alpha1.Confirm{Target: "pools"}
 			}),
 			change:  func(_ *Input, w *v1alpha1.Work) { asNull(&w.Targets[2]) },
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: NoSuchKind}},
-			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), {State: observed.NoSuchKind}},
+			live:    observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			rounds:  []string{"pools *"},
 		},
 		"Expression fails": {
 			reason:  "an entry that cannot be asked is an error of the item",
 			rule:    orphaned(func(r *v1alpha1.Rule) { r.When = "true" }),
-			watched: Snapshot{seen(p("a"), p("b", "node:n2")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b", "node:n2")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"nodes n2"},
 			steps:   []string{"r delete b"},
 			errors:  []string{"rules[0].confirm[0].name x1"},
@@ -324,7 +325,7 @@ func TestConfirm(t *testing.T) {
 			reason:  "what conditions read is read as a whole, before everything else",
 			rule:    orphaned(),
 			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			rounds:  []string{"pools *", "nodes n2"},
 			steps:   []string{"r delete a"},
 		},
@@ -332,15 +333,15 @@ func TestConfirm(t *testing.T) {
 			reason:  "on live reads leave nothing to do",
 			rule:    rule(),
 			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
-			live:    Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen(pool("p1"))},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen(pool("p1"))},
 			rounds:  []string{"pools *"},
 		},
 		"Conditions that cannot be read": {
 			reason:  "stop everything",
 			rule:    rule(),
 			change:  func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pools.items.size() == 0"} },
-			watched: Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2")), nodesSeen("n1"), poolsSeen()},
 			refuses: []string{"pools *"},
 			rounds:  []string{"pools *"},
 		},
@@ -351,8 +352,8 @@ func TestConfirm(t *testing.T) {
 				w.Targets[0].Delete = true
 				quiet(&w.Targets[2])
 			},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
-			live:    Snapshot{seen(p("a"), p("c")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
+			live:    observed.Snapshot{seen(p("a"), p("c")), nodesSeen("n1"), poolsSeen()},
 			rounds:  []string{"pods *, nodes *"},
 			steps:   []string{"targets.pods delete a"},
 		},
@@ -364,7 +365,7 @@ func TestConfirm(t *testing.T) {
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Cluster, in.Owner.Namespace = false, "shop"
 			},
-			watched: Snapshot{seen(p("a", "node:n2", "of:other"), p("b", "node:n2", "of:shop")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n2", "of:other"), p("b", "node:n2", "of:shop")), nodesSeen(), poolsSeen()},
 			rounds:  []string{"pods shop/x", "nodes *"},
 			steps:   []string{"r delete b"},
 			errors:  []string{`rules[0].confirm[0].namespace a Cleaner reads only its own namespace, not "other"; leave it out x1`},
@@ -378,7 +379,7 @@ func TestConfirm(t *testing.T) {
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Cluster, in.Owner.Namespace = false, "shop"
 			},
-			watched: Snapshot{seen(), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(), nodesSeen(), poolsSeen()},
 			rounds:  []string{"pods shop/x, pods shop/y"},
 			steps:   []string{"r report  <x>", "r report  <y>"},
 		},
@@ -457,17 +458,17 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rules         []v1alpha1.Rule
 		change        func(*Input)
-		watched, live Snapshot
+		watched, live observed.Snapshot
 		want          []string
 	}{
 		"Target": {
 			rules: []v1alpha1.Rule{mend}, change: deleteTarget,
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
 			want: []string{"targets.pods delete b"},
 		},
 		"Rule": {
 			rules:   []v1alpha1.Rule{mendAnother, rule(joined)},
-			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()}, live: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1", "n2"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()}, live: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1", "n2"), poolsSeen()},
 			want: []string{"late delete b"},
 		},
 		"Report": { // it takes nothing from anybody
@@ -475,7 +476,7 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 				r.Name, r.When, r.Actions = "look", `has(item.metadata.labels.broken)`, []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
 			})},
 			change:  deleteTarget,
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a", "broken=yes"), p("b")), nodesSeen(), poolsSeen()},
 			want: []string{"targets.pods delete a", "targets.pods delete b"},
 		},
 		"SameRule": { // its items share their object
@@ -485,12 +486,12 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 				r.Actions[0].Object = "pods.items[0]"
 			}), rule(joined)},
 			change:  deleteTarget,
-			watched: Snapshot{seen(p("a", "fine=yes"), p("b")), nodesSeen("n1"), poolsSeen()}, live: Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "fine=yes"), p("b")), nodesSeen("n1"), poolsSeen()}, live: observed.Snapshot{seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen()},
 			want: []string{`r patch a <uid-b> {"spec":{"items":["b"]}}`, "late delete b"},
 		},
 		"Overtaken": { // what wants an object of an earlier rule gets none of its others
 			rules:   []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` }), onBoth, rule(joined)},
-			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
 			want:    []string{"r delete a", "late delete b"},
 		},
 		"Waiting": { // nor does what waits after a failure
@@ -499,7 +500,7 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
 			},
-			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
 			want:    []string{"late delete b"},
 		},
 	} {
@@ -529,7 +530,7 @@ func TestAnItemRestsOnFewReads(t *testing.T) {
 		}
 	}))
 	in := over(t, work)
-	in.Snapshot, in.Batch, in.Reads = Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, 10, MaxReads
+	in.Snapshot, in.Batch, in.Reads = observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, 10, MaxReads
 	_, last, rounds := batch(t, in, in.Snapshot)
 	if len(rounds) != 0 || len(last.Steps) != 1 || last.Steps[0].Object.Name != "b" {
 		t.Errorf("after %d rounds it wants %v", len(rounds), shorts(last.Steps))
@@ -549,7 +550,7 @@ func TestABatchHasTheItemsThatWereChosen(t *testing.T) {
 		r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.metadata.name"}}
 	}))
 	in := over(t, work)
-	in.Snapshot, in.Batch = Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen(), poolsSeen()}, 1
+	in.Snapshot, in.Batch = observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen(), poolsSeen()}, 1
 	first := ComputePlan(t.Context(), in)
 	for _, key := range first.Steps[2].Keys {
 		in.Chosen = map[ItemKey]bool{{Rule: "r", Key: key}: true}
@@ -669,14 +670,14 @@ func TestAnswers(t *testing.T) {
 	asNull(null)
 	asNull(unseen)
 	quiet(unseen)
-	for _, state := range []TargetState{Complete, Unsynced, Forbidden, NoSuchKind, Failed} {
-		if got, want := IsAnswer(wait, state), state == Complete; got != want {
+	for _, state := range []observed.TargetState{observed.Complete, observed.Unsynced, observed.Forbidden, observed.NoSuchKind, observed.Failed} {
+		if got, want := IsAnswer(wait, state), state == observed.Complete; got != want {
 			t.Errorf("%s answers: %t", state, got)
 		}
-		if got, want := IsAnswer(null, state), state == Complete || state == NoSuchKind; got != want {
+		if got, want := IsAnswer(null, state), state == observed.Complete || state == observed.NoSuchKind; got != want {
 			t.Errorf("%s answers, where null is seen: %t", state, got)
 		}
-		if got, want := IsAnswer(unseen, state), state == Complete; got != want {
+		if got, want := IsAnswer(unseen, state), state == observed.Complete; got != want {
 			t.Errorf("%s answers, where nothing is seen: %t", state, got)
 		}
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // A target that could not be read as a whole fails each read of one of its objects, and of no other target.
 func TestAReadFailsWithItsTarget(t *testing.T) {
-	in := evidence{&Input{Unreadable: map[Read]string{{Target: 1, All: true}: "no", {Target: 2, Name: "n"}: "nor this"}}}
-	for read, want := range map[Read]string{
+	in := evidence{&Input{Unreadable: map[observed.Read]string{{Target: 1, All: true}: "no", {Target: 2, Name: "n"}: "nor this"}}}
+	for read, want := range map[observed.Read]string{
 		{Target: 1, All: true}: "no", {Target: 1, Name: "n"}: "no", {Target: 2, Name: "n"}: "nor this",
 		{Target: 2, Name: "m"}: "", {Target: 2, All: true}: "", {Target: 3, Name: "n"}: "",
 	} {
@@ -28,16 +29,16 @@ func TestAReadFailsWithItsTarget(t *testing.T) {
 // In an open run only the conditions need live reads, because its rows are read by themselves. A Recurring Cleaner that deletes targets
 // also needs what its expressions see, unless its run is open.
 func TestGateReads(t *testing.T) {
-	nodesTarget, podsTarget := Read{Target: 0, All: true}, Read{Target: 1, All: true}
+	nodesTarget, podsTarget := observed.Read{Target: 0, All: true}, observed.Read{Target: 1, All: true}
 	for name, tc := range map[string]struct {
 		recurs, deletes, acting bool
-		want                    []Read
+		want                    []observed.Read
 	}{
 		"Once":               {false, true, false, nil},
-		"OpenRun":            {false, true, true, []Read{nodesTarget}},
-		"Recurring":          {true, false, false, []Read{nodesTarget}},
-		"RecurringTargets":   {true, true, false, []Read{nodesTarget, podsTarget}},
-		"RecurringRunIsOpen": {true, true, true, []Read{nodesTarget}},
+		"OpenRun":            {false, true, true, []observed.Read{nodesTarget}},
+		"Recurring":          {true, false, false, []observed.Read{nodesTarget}},
+		"RecurringTargets":   {true, true, false, []observed.Read{nodesTarget, podsTarget}},
+		"RecurringRunIsOpen": {true, true, true, []observed.Read{nodesTarget}},
 	} {
 		work := &v1alpha1.Work{
 			CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"nodes.items.size() > 0"}},
@@ -62,8 +63,8 @@ func TestNamesOfAWholeTargetAreNoReads(t *testing.T) {
 		}
 	}))
 	in := over(t, work)
-	in.Snapshot, in.Batch, in.Reads = Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, 10, MaxReads
-	in.Confirmed = map[Read]bool{{Target: 1, All: true}: true}
+	in.Snapshot, in.Batch, in.Reads = observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, 10, MaxReads
+	in.Confirmed = map[observed.Read]bool{{Target: 1, All: true}: true}
 	if got := ComputePlan(t.Context(), in); len(got.Errors) > 0 || len(got.Steps) != 1 {
 		t.Errorf("it wants %v, with errors %v", shorts(got.Steps), got.Errors)
 	}

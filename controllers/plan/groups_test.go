@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 )
 
 // event is one Event, as it is served by one of the two groups that serve Events.
-func event(by schema.GroupVersionResource, change ...func(*Object)) Object {
+func event(by schema.GroupVersionResource, change ...func(*observed.Object)) observed.Object {
 	o := object(by, "Event", "shop", "a")
 	if by == groupEvents {
 		o.Value["regarding"] = map[string]any{"kind": "Pod"}
@@ -31,8 +32,8 @@ func event(by schema.GroupVersionResource, change ...func(*Object)) Object {
 	return o
 }
 
-func eventsSeen(by schema.GroupVersionResource, objects ...Object) Target {
-	return Target{State: Complete, Resource: by, Namespaced: true, Objects: objects}
+func eventsSeen(by schema.GroupVersionResource, objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: by, Namespaced: true, Objects: objects}
 }
 
 func eventTarget(name string, by schema.GroupVersionResource, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
@@ -44,49 +45,49 @@ func eventTarget(name string, by schema.GroupVersionResource, change ...func(*v1
 // TestADeletionStaysInItsGroup shows that an object that two groups serve is deleted by the one that its target names, for
 // which the author's rights were reviewed, at the version that conditions saw by the other one.
 func TestADeletionStaysInItsGroup(t *testing.T) {
-	older := func(o *Object) { o.ResourceVersion = "6" }
-	bare := func(o *Object) { o.Value = nil }
-	marked := func(o *Object) { o.Protected = true }
+	older := func(o *observed.Object) { o.ResourceVersion = "6" }
+	bare := func(o *observed.Object) { o.Value = nil }
+	marked := func(o *observed.Object) { o.Protected = true }
 	cases := map[string]struct {
 		reason  string
 		targets []v1alpha1.ClusterTarget
-		seen    []Target
+		seen    []observed.Target
 		want    []string
 	}{
 		"SeenByTheOther": {
 			"what is looked at by another group is deleted by its own",
 			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
-			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, bare))},
+			[]observed.Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, bare))},
 			[]string{"targets.doomed events/v1 shop/a uid-a 7"},
 		},
 		"SeenByBoth": {
 			"also if conditions see both",
 			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted)},
-			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))},
+			[]observed.Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))},
 			[]string{"targets.doomed events/v1 shop/a uid-a 7"},
 		},
 		"TheOtherWay": {
 			"and the other way about",
 			[]v1alpha1.ClusterTarget{eventTarget("other", coreEvents), eventTarget("doomed", groupEvents, deleted)},
-			[]Target{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))},
+			[]observed.Target{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))},
 			[]string{"targets.doomed events.events.k8s.io/v1 shop/a uid-a 7"},
 		},
 		"AtTheVersionSeen": {
 			"at the version that conditions saw: another one is refused, and they are asked again",
 			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
-			[]Target{eventsSeen(groupEvents, event(groupEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
+			[]observed.Target{eventsSeen(groupEvents, event(groupEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
 			[]string{"targets.doomed events/v1 shop/a uid-a 6"},
 		},
 		"ProtectedAsSeen": {
 			"what was marked as protected when the other was read is not deleted",
 			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
-			[]Target{eventsSeen(groupEvents, event(groupEvents, marked)), eventsSeen(coreEvents, event(coreEvents))},
+			[]observed.Target{eventsSeen(groupEvents, event(groupEvents, marked)), eventsSeen(coreEvents, event(coreEvents))},
 			nil,
 		},
 		"OwnFirst": {
 			"if conditions see it by its own group, in whichever target, that is what is deleted",
 			[]v1alpha1.ClusterTarget{eventTarget("other", groupEvents), eventTarget("own", coreEvents), eventTarget("doomed", coreEvents, deleted, quiet)},
-			[]Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
+			[]observed.Target{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents, older)), eventsSeen(coreEvents, event(coreEvents))},
 			[]string{"targets.doomed events/v1 shop/a uid-a 6"},
 		},
 	}
@@ -107,7 +108,7 @@ func TestADeletionStaysInItsGroup(t *testing.T) {
 // TestAnObjectStandsInTargetsOfBothGroups shows that what is done to an object by one group counts against limits.maxPercent
 // of a target that shows it by the other, and that both are read live when it has changed.
 func TestAnObjectStandsInTargetsOfBothGroups(t *testing.T) {
-	s := Snapshot{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))}
+	s := observed.Snapshot{eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents))}
 	o := event(coreEvents)
 	if diff := cmp.Diff([]int{0, 1}, s.TargetsOf(&o)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

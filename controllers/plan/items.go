@@ -11,47 +11,30 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
-
-// Identify is the UID, or what stands for it in files, where objects have none.
-func (r Ref) Identify() types.UID {
-	if r.UID != "" {
-		return r.UID
-	}
-	return types.UID(ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name)
-}
-
-// nestedString is a string in nested maps; empty if there is none.
-func nestedString(value map[string]any, path ...string) string {
-	for _, p := range path[:len(path)-1] {
-		value, _ = value[p].(map[string]any)
-	}
-	s, _ := value[path[len(path)-1]].(string)
-	return s
-}
 
 // findObject finds the snapshot's own object for what an expression gave: by apiVersion, kind, namespace, name and, if that is
 // there, UID, and the index of the target where it is. What an expression built is never acted on. It is nil if there is
 // no such object.
-func (in *Input) findObject(value map[string]any) (*Object, int) {
-	var found *Object
+func (in *Input) findObject(value map[string]any) (*observed.Object, int) {
+	var found *observed.Object
 	at := -1
-	namespace, name := nestedString(value, "metadata", "namespace"), nestedString(value, "metadata", "name")
+	namespace, name := observed.NestedString(value, "metadata", "namespace"), observed.NestedString(value, "metadata", "name")
 	if name == "" {
 		return nil, at
 	}
 	for t := range in.Snapshot {
 		target := &in.Snapshot[t]
-		if target.State != Complete || !in.Spec.Targets[t].IsIncluded() {
+		if target.State != observed.Complete || !in.Spec.Targets[t].IsIncluded() {
 			continue
 		}
-		i, ok := searchObject(target.Objects, namespace, name)
+		i, ok := observed.SearchObject(target.Objects, namespace, name)
 		if !ok {
 			continue
 		}
@@ -59,7 +42,7 @@ func (in *Input) findObject(value map[string]any) (*Object, int) {
 		if isSameMap(o.Value, value) { // in another target it may be at another version
 			return o, t
 		}
-		if found == nil && o.standsFor(value) {
+		if found == nil && o.StandsFor(value) {
 			found, at = o, t
 		}
 	}
@@ -71,20 +54,13 @@ func isSameMap(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// standsFor says that a value with the object's namespace and name stands for the object.
-func (o *Object) standsFor(value map[string]any) bool {
-	uid := nestedString(value, "metadata", "uid")
-	return nestedString(o.Value, "apiVersion") == nestedString(value, "apiVersion") && nestedString(o.Value, "kind") == nestedString(value, "kind") &&
-		(uid == "" || uid == string(o.UID))
-}
-
 // describeAbsent returns the message for an object that findObject did not find.
 func describeAbsent(value map[string]any) string {
-	name := nestedString(value, "metadata", "name")
-	if namespace := nestedString(value, "metadata", "namespace"); namespace != "" {
+	name := observed.NestedString(value, "metadata", "name")
+	if namespace := observed.NestedString(value, "metadata", "namespace"); namespace != "" {
 		name = namespace + "/" + name
 	}
-	return fmt.Sprintf("%s %s is not among the targets", nestedString(value, "kind"), name)
+	return fmt.Sprintf("%s %s is not among the targets", observed.NestedString(value, "kind"), name)
 }
 
 // acting is an item that is acted on.
@@ -99,9 +75,9 @@ type acting struct {
 // itemAction is what one action of a rule does for one item.
 type itemAction struct {
 	action int
-	object *Object // nil where an item that is no object is reported
-	target int     // where the object was found
-	patch  []byte  // what it says if the item has it for itself
+	object *observed.Object // nil where an item that is no object is reported
+	target int              // where the object was found
+	patch  []byte           // what it says if the item has it for itself
 }
 
 // choosing evaluates the actions of a rule for an item.
@@ -259,34 +235,18 @@ func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Er
 }
 
 // hasNothingToDo says that an action has nothing to do with an object.
-func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *Object) bool {
+func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *observed.Object) bool {
 	switch verb {
 	case VerbDelete:
-		return o.endsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.actions, func(d itemAction) bool {
+		return o.EndsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.actions, func(d itemAction) bool {
 			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.Identify() == o.Identify()
 		})
 	case VerbEvict:
-		return o.endsWithin(action.Evict.GracePeriodSeconds)
+		return o.EndsWithin(action.Evict.GracePeriodSeconds)
 	case VerbRemoveFinalizer:
 		return !slices.Contains(o.Finalizers, action.RemoveFinalizer.Name)
 	default:
 		return false
-	}
-}
-
-// endsWithin reports whether an object is already terminating with a grace period that is not longer than grace.
-func (o *Object) endsWithin(grace *int64) bool {
-	if !o.Terminating {
-		return false
-	}
-	meta, _ := o.Value["metadata"].(map[string]any)
-	switch left := meta["deletionGracePeriodSeconds"].(type) {
-	case int64:
-		return grace == nil || *grace >= left
-	case float64:
-		return grace == nil || float64(*grace) >= left
-	default:
-		return true
 	}
 }
 
@@ -317,7 +277,7 @@ func (r choosing) isWaiting(a *acting) bool {
 }
 
 // isDeferred says that an object waits after a failure, or because somebody makes it anew, and notes that an item does with it.
-func (d *decider) isDeferred(item ItemKey, o *Object) bool {
+func (d *decider) isDeferred(item ItemKey, o *observed.Object) bool {
 	reason, why, until := "", "", time.Time{}
 	if b, waits := d.in.Backoff.FindWait(o.UID, d.in.Now); waits {
 		reason, why, until = v1alpha1.ReasonDeletionRefused, b.Why, b.Until
@@ -363,7 +323,7 @@ func verbOf(a *v1alpha1.RuleAction) Verb {
 }
 
 // makeStep returns the step of an action on an object, without the fields that depend on the items.
-func (r *deciding) makeStep(action int, o *Object) Step {
+func (r *deciding) makeStep(action int, o *observed.Object) Step {
 	a := &r.rule.Actions[action]
 	s := Step{Rule: r.rule.Name, Action: action, Verb: verbOf(a)}
 	if o != nil {

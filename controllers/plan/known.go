@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
@@ -35,7 +36,7 @@ func (d *decider) beginResults() {
 // known are the results of a rule that are known from earlier plans. Nil knows none.
 type known struct {
 	rule    *deciding
-	objects []Object // the items, in their order
+	objects []observed.Object // the items, in their order
 	results *reuse.Rule
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
 
@@ -42,7 +43,7 @@ var whens = []string{
 
 // world is a cluster that changes, as the watches of a process show it.
 type world struct {
-	pods    map[string]Object
+	pods    map[string]observed.Object
 	nodes   []string
 	pools   []string
 	numbers map[string]uint64 // of the contents of each object
@@ -55,11 +56,11 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{pods: map[string]Object{}, numbers: map[string]uint64{}, shown: map[string]string{}}
+	return &world{pods: map[string]observed.Object{}, numbers: map[string]uint64{}, shown: map[string]string{}}
 }
 
 // number gives objects the numbers that a store gives them: another one with each change of what expressions can read.
-func (w *world) number(objects []Object) []Object {
+func (w *world) number(objects []observed.Object) []observed.Object {
 	for i := range objects {
 		o := &objects[i]
 		meta := o.Value["metadata"].(map[string]any)
@@ -80,8 +81,8 @@ func (w *world) number(objects []Object) []Object {
 }
 
 // show is what the targets show now.
-func (w *world) show() Snapshot {
-	var all, shownPools []Object
+func (w *world) show() observed.Snapshot {
+	var all, shownPools []observed.Object
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
 		for n := range w.pods {
 			if !yield(n) {
@@ -98,9 +99,9 @@ func (w *world) show() Snapshot {
 	n.Objects = w.number(n.Objects)
 	shown := poolsSeen(w.number(shownPools)...)
 	if w.unserved {
-		shown.State = NoSuchKind
+		shown.State = observed.NoSuchKind
 	}
-	return Snapshot{seen(w.number(all)...), n, shown}
+	return observed.Snapshot{seen(w.number(all)...), n, shown}
 }
 
 // change changes something.

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan/groupfloor"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // orderRules returns the rules in the order in which they are decided: those with `leave` last, because they count what all others delete. What
@@ -112,7 +113,7 @@ func (r leaving) groupItems(items celenv.ItemList) {
 }
 
 // memberOf stands for an item in its group: its object, or, if it is none of a target, its place in the list of the rule.
-func (r leaving) memberOf(o *Object, place int) types.UID {
+func (r leaving) memberOf(o *observed.Object, place int) types.UID {
 	if o != nil {
 		return o.Identify()
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // leaves is a rule that deletes the Pods that are done, the oldest first, and leaves so many of each app.
@@ -32,14 +33,16 @@ func TestLeave(t *testing.T) {
 	expression := func(text string) func(*v1alpha1.Rule) {
 		return func(r *v1alpha1.Rule) { r.Leave = new(intstr.FromString(text)) }
 	}
-	done := func(name string, words ...string) Object {
+	done := func(name string, words ...string) observed.Object {
 		return p(name, append([]string{"done:yes", "app=x", "age:" + name}, words...)...)
 	}
-	used := func(name string, words ...string) Object { return p(name, append([]string{"app=x"}, words...)...) }
+	used := func(name string, words ...string) observed.Object {
+		return p(name, append([]string{"app=x"}, words...)...)
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		rules  []v1alpha1.Rule
-		pods   []Object
+		pods   []observed.Object
 		change func(*Input)
 		want   []string
 		errors int
@@ -48,61 +51,61 @@ func TestLeave(t *testing.T) {
 		"CountsAll": {
 			reason: "what is in use counts, so that more of the unused may go",
 			rules:  []v1alpha1.Rule{leaves(2)},
-			pods:   []Object{used("a"), done("b"), done("c"), done("d")},
+			pods:   []observed.Object{used("a"), done("b"), done("c"), done("d")},
 			want:   []string{"r delete b", "r delete c"}, kept: 1,
 		},
 		"EnoughInUse": {
 			reason: "all of the unused, if the others are enough",
 			rules:  []v1alpha1.Rule{leaves(2)},
-			pods:   []Object{used("a"), done("b"), used("c")},
+			pods:   []observed.Object{used("a"), done("b"), used("c")},
 			want:   []string{"r delete b"},
 		},
 		"TooFew": {
 			reason: "nothing, if there are no more",
 			rules:  []v1alpha1.Rule{leaves(3)},
-			pods:   []Object{used("a"), done("b")},
+			pods:   []observed.Object{used("a"), done("b")},
 			kept:   1,
 		},
 		"EachGroup": {
 			reason: "each group leaves its own",
 			rules:  []v1alpha1.Rule{leaves(1)},
-			pods:   []Object{done("a"), done("b"), done("c", "app=y"), used("d", "app=y")},
+			pods:   []observed.Object{done("a"), done("b"), done("c", "app=y"), used("d", "app=y")},
 			want:   []string{"r delete a", "r delete c"}, kept: 1,
 		},
 		"OneGroup": {
 			reason: "without groupBy all items are one",
 			rules:  []v1alpha1.Rule{leaves(3, func(r *v1alpha1.Rule) { r.GroupBy = "" })},
-			pods:   []Object{done("a"), done("b"), done("c", "app=y"), used("d", "app=y")},
+			pods:   []observed.Object{done("a"), done("b"), done("c", "app=y"), used("d", "app=y")},
 			want:   []string{"r delete a"}, kept: 2,
 		},
 		"Terminating": {
 			reason: "what is going is not left, and needs no room to be acted on",
 			rules:  []v1alpha1.Rule{leaves(2, func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{deletes(0)} })},
-			pods:   []Object{terminating(done("a"), 30), done("b"), done("c"), terminating(used("d"), 30)},
+			pods:   []observed.Object{terminating(done("a"), 30), done("b"), done("c"), terminating(used("d"), 30)},
 			want:   []string{"r delete a in 0"}, kept: 2,
 		},
 		"Unless": {
 			reason: "what unless spares is left, and the next one goes",
 			rules:  []v1alpha1.Rule{leaves(2, func(r *v1alpha1.Rule) { r.Unless = `item.metadata.name == "a"` })},
-			pods:   []Object{done("a"), done("b"), done("c")},
+			pods:   []observed.Object{done("a"), done("b"), done("c")},
 			want:   []string{"r delete b"}, kept: 1,
 		},
 		"Protected": {
 			reason: "so is what is protected",
 			rules:  []v1alpha1.Rule{leaves(2)},
-			pods:   []Object{done("a", v1alpha1.ProtectKey+"=true"), done("b"), done("c")},
+			pods:   []observed.Object{done("a", v1alpha1.ProtectKey+"=true"), done("b"), done("c")},
 			want:   []string{"r delete b"}, kept: 1,
 		},
 		"Keep": {
 			reason: "keep has counted its own before",
 			rules:  []v1alpha1.Rule{leaves(1, func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(2)) })},
-			pods:   []Object{used("a"), done("b"), done("c"), done("d")},
+			pods:   []observed.Object{used("a"), done("b"), done("c"), done("d")},
 			want:   []string{"r delete b"}, kept: 2,
 		},
 		"Deferred": {
 			reason: "what could not be deleted and is tried again has its place: no other goes instead",
 			rules:  []v1alpha1.Rule{leaves(2)},
-			pods:   []Object{done("a"), done("b"), done("c")},
+			pods:   []observed.Object{done("a"), done("b"), done("c")},
 			change: func(in *Input) {
 				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
@@ -112,7 +115,7 @@ func TestLeave(t *testing.T) {
 		"AnotherDeferred": {
 			reason: "nor what another rule deletes later, because it was refused just now",
 			rules:  []v1alpha1.Rule{leaves(2), rule(func(r *v1alpha1.Rule) { r.Name, r.When = "old", `item.metadata.name == "a"` })},
-			pods:   []Object{used("a"), done("b"), done("c")},
+			pods:   []observed.Object{used("a"), done("b"), done("c")},
 			change: func(in *Input) {
 				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
@@ -122,13 +125,13 @@ func TestLeave(t *testing.T) {
 		"EarlierRule": {
 			reason: "what an earlier rule deletes is not left",
 			rules:  []v1alpha1.Rule{leaves(2), rule(func(r *v1alpha1.Rule) { r.Name, r.When = "old", `item.metadata.name == "a"` })},
-			pods:   []Object{used("a"), done("b"), done("c"), done("d")},
+			pods:   []observed.Object{used("a"), done("b"), done("c"), done("d")},
 			want:   []string{"old delete a", "r delete b"}, kept: 2,
 		},
 		"LaterRule": {
 			reason: "nor what a later one does: rules with leave come last",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Name, r.When = "old", `item.metadata.name == "d"` }), leaves(2)},
-			pods:   []Object{done("b"), done("c"), used("d"), done("e")},
+			pods:   []observed.Object{done("b"), done("c"), used("d"), done("e")},
 			want:   []string{"old delete d", "r delete b"},
 		},
 		"AnotherPatches": {
@@ -136,7 +139,7 @@ func TestLeave(t *testing.T) {
 			rules: []v1alpha1.Rule{leaves(1), rule(func(r *v1alpha1.Rule) {
 				r.Name, r.When, r.Actions = "mark", `item.metadata.name == "a"`, []v1alpha1.RuleAction{patches(`{"a": "b"}`)}
 			})},
-			pods: []Object{done("a"), done("b")},
+			pods: []observed.Object{done("a"), done("b")},
 			want: []string{`mark patch a {"a":"b"}`, "r delete b"},
 		},
 		"AnotherLeaves": {
@@ -144,26 +147,26 @@ func TestLeave(t *testing.T) {
 			rules: []v1alpha1.Rule{leaves(2, func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` }), leaves(2, named("s"), func(r *v1alpha1.Rule) {
 				r.When = `item.metadata.name != "a"`
 			})},
-			pods: []Object{done("a"), done("b"), done("c"), done("d")},
+			pods: []observed.Object{done("a"), done("b"), done("c"), done("d")},
 			want: []string{"r delete a", "s delete b"},
 		},
 		"AnotherLeavesFewer": {
 			reason: "another rule takes no more than the first one leaves, although it would itself leave fewer",
 			rules:  []v1alpha1.Rule{leaves(3), leaves(0, named("s"))},
-			pods:   []Object{done("a"), done("b"), done("c"), done("d")},
+			pods:   []observed.Object{done("a"), done("b"), done("c"), done("d")},
 			want:   []string{"r delete a"}, kept: 3,
 		},
 		"Target": {
 			reason: "what a target deletes goes in any case, and needs no room",
 			rules:  []v1alpha1.Rule{leaves(1)},
-			pods:   []Object{done("a"), done("b"), used("c")},
+			pods:   []observed.Object{done("a"), done("b"), used("c")},
 			change: func(in *Input) { in.Spec.Targets[0].Delete = true },
 			want:   []string{"r delete a", "r delete b", "targets.pods delete c"},
 		},
 		"Patches": {
 			reason: "it is about whatever the rule does with its items",
 			rules:  []v1alpha1.Rule{leaves(1, func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{patches(`{"a": "b"}`)} })},
-			pods:   []Object{done("a"), done("b")},
+			pods:   []observed.Object{done("a"), done("b")},
 			want:   []string{`r patch a {"a":"b"}`}, kept: 1,
 		},
 		"NoObjects": {
@@ -177,31 +180,31 @@ func TestLeave(t *testing.T) {
 		"Expression": {
 			reason: "an expression reads all items that count",
 			rules:  []v1alpha1.Rule{leaves(0, expression("size(items) - 1"))},
-			pods:   []Object{used("a"), done("b"), terminating(used("c"), 30), done("d")},
+			pods:   []observed.Object{used("a"), done("b"), terminating(used("c"), 30), done("d")},
 			want:   []string{"r delete b"}, kept: 1,
 		},
 		"ExpressionFails": {
 			reason: "an error leaves its group alone",
 			rules:  []v1alpha1.Rule{leaves(0, expression(`items[0].metadata.labels["app"] == "x" ? -1 : 1`))},
-			pods:   []Object{done("a"), done("b"), done("c", "app=y"), done("d", "app=y")},
+			pods:   []observed.Object{done("a"), done("b"), done("c", "app=y"), done("d", "app=y")},
 			want:   []string{"r delete c"}, errors: 1, kept: 3,
 		},
 		"GroupFails": {
 			reason: "an item without a group counts in none, and is said once",
 			rules:  []v1alpha1.Rule{leaves(1)},
-			pods:   []Object{done("a"), p("b"), p("c", "done:yes", "age:c"), done("d")},
+			pods:   []observed.Object{done("a"), p("b"), p("c", "done:yes", "age:c"), done("d")},
 			want:   []string{"r delete a"}, errors: 2, kept: 1,
 		},
 		"Twice": {
 			reason: "an object that is listed twice is one",
 			rules:  []v1alpha1.Rule{leaves(1, func(r *v1alpha1.Rule) { r.ForEach = "pods.items + pods.items" })},
-			pods:   []Object{done("a"), done("b")},
+			pods:   []observed.Object{done("a"), done("b")},
 			want:   []string{"r delete a"}, kept: 2,
 		},
 		"Only": {
 			reason: "if only some are decided on, the others still have their places",
 			rules:  []v1alpha1.Rule{leaves(1)},
-			pods:   []Object{done("a"), done("b"), done("c"), done("d")},
+			pods:   []observed.Object{done("a"), done("b"), done("c"), done("d")},
 			change: func(in *Input) {
 				in.Only = map[ItemKey]bool{{Rule: "r", Key: "uid-b"}: true, {Rule: "r", Key: "uid-d"}: true}
 			},
@@ -260,7 +263,7 @@ func TestLeaveHolds(t *testing.T) {
 				gone[string(o.UID)] = gone[string(o.UID)] || in.Spec.Targets[0].Delete && in.Protection.ForSpec(in.Spec).ForbidsDelete(&o) == ""
 			}
 			for _, o := range in.Snapshot[0].Objects {
-				node := nestedString(o.Value, "spec", "node")
+				node := observed.NestedString(o.Value, "spec", "node")
 				if !gone[string(o.UID)] && !o.Terminating {
 					out[fmt.Sprint("node ", node)]++
 				}

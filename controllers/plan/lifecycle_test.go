@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // A Cleaner that cleans once begins when all that its rules want is due, and ends with that.
@@ -24,39 +25,39 @@ func TestOnceWithRules(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		rules   []v1alpha1.Rule
-		pods    []Object
+		pods    []observed.Object
 		change  func(*Input, *v1alpha1.Work)
 		verdict v1alpha1.Verdict
 		why     string
 		steps   []string
 	}{
-		"Acts":    {"what is due is done", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
-		"Nothing": {"when nothing is left it ends", []v1alpha1.Rule{rule(done)}, []Object{p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, nil},
+		"Acts":    {"what is due is done", []v1alpha1.Rule{rule(done)}, []observed.Object{p("a", "done:yes"), p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Nothing": {"when nothing is left it ends", []v1alpha1.Rule{rule(done)}, []observed.Object{p("b", "done:no")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, nil},
 		"Pending": {
 			"what has yet to hold is waited for, with everything else", []v1alpha1.Rule{rule(), rule(func(r *v1alpha1.Rule) { r.Name, r.For = "later", "1h" })},
-			[]Object{p("a")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonHolding, nil,
+			[]observed.Object{p("a")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonHolding, nil,
 		},
-		"Error":    {"an error of one item stops it", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
-		"Acting":   {"but not when it has begun", []v1alpha1.Rule{rule(done)}, []Object{p("a", "done:yes"), p("b")}, func(in *Input, _ *v1alpha1.Work) { in.OpenRun = true }, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
-		"Withheld": {"a plan of nothing but what is protected is blocked", []v1alpha1.Rule{rule()}, []Object{p("a", v1alpha1.ProtectKey+"=true")}, nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonProtected, nil},
-		"Reports":  {"a report is nothing to record", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}} })}, []Object{p("a")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r report a"}},
-		"Limits": {"limits count when it begins", []v1alpha1.Rule{rule()}, []Object{p("a"), p("b")}, func(_ *Input, w *v1alpha1.Work) {
+		"Error":    {"an error of one item stops it", []v1alpha1.Rule{rule(done)}, []observed.Object{p("a", "done:yes"), p("b")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
+		"Acting":   {"but not when it has begun", []v1alpha1.Rule{rule(done)}, []observed.Object{p("a", "done:yes"), p("b")}, func(in *Input, _ *v1alpha1.Work) { in.OpenRun = true }, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
+		"Withheld": {"a plan of nothing but what is protected is blocked", []v1alpha1.Rule{rule()}, []observed.Object{p("a", v1alpha1.ProtectKey+"=true")}, nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonProtected, nil},
+		"Reports":  {"a report is nothing to record", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}} })}, []observed.Object{p("a")}, nil, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r report a"}},
+		"Limits": {"limits count when it begins", []v1alpha1.Rule{rule()}, []observed.Object{p("a"), p("b")}, func(_ *Input, w *v1alpha1.Work) {
 			w.Limits = &v1alpha1.Limits{MaxActions: 1}
 		}, v1alpha1.VerdictBlocked, v1alpha1.ReasonLimitExceeded, []string{"r delete a", "r delete b"}},
 		"TooMany": {"as does what one run can record", []v1alpha1.Rule{rule()}, many(MaxRows + 1), nil, v1alpha1.VerdictBlocked, v1alpha1.ReasonTooManyObjects, nil},
-		"Data": {"as does an event that cannot be told", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
+		"Data": {"as does an event that cannot be told", []v1alpha1.Rule{rule()}, []observed.Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
 			w.CloudEventData = "pods.items[0].spec.x"
 		}, v1alpha1.VerdictBlocked, v1alpha1.ReasonEvaluationFailed, []string{"r delete a"}},
-		"NoDataWhileActing": {"which was told then", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(in *Input, w *v1alpha1.Work) {
+		"NoDataWhileActing": {"which was told then", []v1alpha1.Rule{rule()}, []observed.Object{p("a")}, func(in *Input, w *v1alpha1.Work) {
 			w.CloudEventData, in.OpenRun = "pods.items[0].spec.x", true
 		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
-		"NoDataIfItStays": {"which nobody is told of one that stays", []v1alpha1.Rule{rule()}, []Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
+		"NoDataIfItStays": {"which nobody is told of one that stays", []v1alpha1.Rule{rule()}, []observed.Object{p("a")}, func(_ *Input, w *v1alpha1.Work) {
 			w.CloudEventData, w.Lifecycle = "pods.items[0].spec.x", v1alpha1.LifecycleRecurring
 		}, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet, []string{"r delete a"}},
 		"Node": {"a Cleaner never acts on what lies in no namespace", []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 			r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{patches("{}")}
 		})}, nil, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
-		"Elsewhere": {"nor outside its own", []v1alpha1.Rule{rule()}, []Object{object(pods, "Pod", "other", "x")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
+		"Elsewhere": {"nor outside its own", []v1alpha1.Rule{rule()}, []observed.Object{object(pods, "Pod", "other", "x")}, nil, v1alpha1.VerdictWait, v1alpha1.ReasonEvaluationFailed, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestNextOfRules(t *testing.T) {
 // What happens to many items is told, but not endlessly.
 func TestErrorsAreBounded(t *testing.T) {
 	work := cluster(rule(func(r *v1alpha1.Rule) { r.For = `item.metadata.name` }))
-	objects := make([]Object, 3*maxErrors)
+	objects := make([]observed.Object, 3*maxErrors)
 	for i := range objects {
 		objects[i] = p(fmt.Sprintf("p-%04d", i))
 	}
@@ -156,7 +157,7 @@ func TestMessagesHoldNoCounters(t *testing.T) {
 	messages := map[string]bool{}
 	for n := 1; n < 4; n++ {
 		for _, r := range []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "1h" }), rule(func(r *v1alpha1.Rule) { r.When = "false" })} {
-			objects := make([]Object, n)
+			objects := make([]observed.Object, n)
 			for i := range objects {
 				objects[i] = p(fmt.Sprintf("p-%d", i))
 			}
@@ -171,7 +172,7 @@ func TestMessagesHoldNoCounters(t *testing.T) {
 
 // In files objects have no UID: they are told apart nevertheless.
 func TestObjectsWithoutUID(t *testing.T) {
-	bare := func(o Object) Object {
+	bare := func(o observed.Object) observed.Object {
 		o.UID, o.ResourceVersion = "", ""
 		meta := o.Value["metadata"].(map[string]any)
 		delete(meta, "uid")
@@ -209,21 +210,9 @@ func TestTheVersionOfTheItemCounts(t *testing.T) {
 	}
 }
 
-func TestWhatObjectsAreCalled(t *testing.T) {
-	ref, node := Ref{Resource: pods, Namespace: "shop", Name: "a"}, Ref{Resource: nodes, Name: "n"}
-	for got, want := range map[string]string{
-		ref.String(): "a.pods/v1", ref.FullName(): "shop/a.pods/v1", ref.NameFor("shop"): "a.pods/v1", ref.NameFor(""): "shop/a.pods/v1",
-		node.FullName(): "n.nodes/v1", node.NameFor(""): "n.nodes/v1",
-	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 // A step is shown by its object, whatever items it stands for, and by its item where that is no object.
 func TestHowAStepIsShown(t *testing.T) {
-	of := func(o Object, keys ...string) *Step { return &Step{Object: o, Keys: keys} }
+	of := func(o observed.Object, keys ...string) *Step { return &Step{Object: o, Keys: keys} }
 	for name, tc := range map[string]struct {
 		step  *Step
 		owner string
@@ -232,9 +221,9 @@ func TestHowAStepIsShown(t *testing.T) {
 		"Object":            {of(p("a"), "k", "l"), "shop", "a.pods/v1"},
 		"ObjectOfACluster":  {of(p("a"), "k"), "", "shop/a.pods/v1"},
 		"ObjectWithoutKeys": {of(p("a")), "shop", "a.pods/v1"},
-		"Item":              {of(Object{}, "k"), "shop", "k"},
-		"FirstOfSeveral":    {of(Object{}, "k", "l"), "", "k"},
-		"Nothing":           {of(Object{}), "shop", Ref{}.String()},
+		"Item":              {of(observed.Object{}, "k"), "shop", "k"},
+		"FirstOfSeveral":    {of(observed.Object{}, "k", "l"), "", "k"},
+		"Nothing":           {of(observed.Object{}), "shop", observed.Ref{}.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.step.Shown(tc.owner); got != tc.want {
@@ -253,7 +242,7 @@ func TestATemplateLendsNobodyARole(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec   v1alpha1.Work
 		verb   Verb
-		object *Object
+		object *observed.Object
 		want   bool
 	}{
 		"WithParameters":    {v1alpha1.Work{ServiceAccount: account, Declared: []string{"app"}}, VerbPatch, &binding, true},
@@ -274,7 +263,7 @@ func TestATemplateLendsNobodyARole(t *testing.T) {
 // TestTheOperatorsRightsLendNobodyARole shows that what the API server judges by who asks is not patched as the operator:
 // it would let the operator grant what the author of the rule may not.
 func TestTheOperatorsRightsLendNobodyARole(t *testing.T) {
-	bindingOf := func(group string) Object {
+	bindingOf := func(group string) observed.Object {
 		return object(schema.GroupVersionResource{Group: group, Version: "v1", Resource: "rolebindings"}, "RoleBinding", "shop", "b")
 	}
 	account := &v1alpha1.ServiceAccountReference{Name: "bot"}
@@ -308,7 +297,7 @@ func TestProtectionOfVerbs(t *testing.T) {
 	protection := Protection{Namespaces: []string{"kube-system"}, Own: "cleaner-system"}
 	all := []Verb{VerbDelete, VerbEvict, VerbPatch, VerbRemoveFinalizer}
 	cases := map[string]struct {
-		object Object
+		object observed.Object
 		verbs  []Verb // that are forbidden
 	}{
 		"Plain":        {p("a"), nil},
@@ -362,14 +351,14 @@ func TestProtectionOfReleaseRecords(t *testing.T) {
 	plural := secrets("")
 	plural.Reference.Kind = "SECRETS"
 	others := v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}
-	record := func(labels ...string) Object {
+	record := func(labels ...string) observed.Object {
 		return object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", "sh.helm.release.v1.web.v1", labels...)
 	}
 	superseded := record("owner=helm", "status=superseded")
 	asked := []v1alpha1.ClusterTarget{others, secrets("type=helm.sh/release.v1")}
 	for name, tc := range map[string]struct {
 		targets []v1alpha1.ClusterTarget
-		object  Object
+		object  observed.Object
 		want    string // a part of the reason; empty: it may be deleted
 	}{
 		"Superseded":     {asked, superseded, ""},

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // A hold lasts as long as `when` holds, and nothing that nobody knows begins or ends it.
@@ -48,15 +49,15 @@ func TestHolds(t *testing.T) {
 	type look struct {
 		at     time.Duration
 		work   *v1alpha1.Work
-		pods   []Object
+		pods   []observed.Object
 		change func(*Input)
 	}
-	at := func(seconds int, pods ...Object) look {
+	at := func(seconds int, pods ...observed.Object) look {
 		return look{at: time.Duration(seconds) * time.Second, pods: pods}
 	}
 	with := func(l look, change func(*Input)) look { l.change = change; return l }
 	as := func(l look, w *v1alpha1.Work) look { l.work = w; return l }
-	unsynced := func(in *Input) { in.Snapshot[1] = Target{State: Unsynced} }
+	unsynced := func(in *Input) { in.Snapshot[1] = observed.Target{State: observed.Unsynced} }
 	cases := map[string]struct {
 		reason string
 		looks  []look
@@ -146,42 +147,9 @@ func clone(h fortimers.Holds) fortimers.Holds {
 	return out
 }
 
-func version(o Object, version string) Object {
+func version(o observed.Object, version string) observed.Object {
 	o.ResourceVersion = version
 	return o
-}
-
-func TestWith(t *testing.T) {
-	names := func(objects []Object) (out []string) {
-		for _, o := range objects {
-			out = append(out, o.Namespace+"/"+o.Name+"@"+o.ResourceVersion)
-		}
-		return out
-	}
-	other := object(pods, "Pod", "other", "x")
-	newer, added := version(p("b"), "9"), p("aa")
-	s := Snapshot{seen(other, p("a"), p("b"), p("c")), {State: Unsynced}}
-	got := s.WithLive(map[Read]*Object{
-		{Target: 0, Namespace: "shop", Name: "b"}:   &newer,
-		{Target: 0, Namespace: "shop", Name: "a"}:   nil,
-		{Target: 0, Namespace: "shop", Name: "z"}:   nil,
-		{Target: 0, Namespace: "shop", Name: "aa"}:  &added,
-		{Target: 0, Namespace: "another", Name: ""}: nil,
-		{Target: 1, Name: "n"}:                      &added,
-	})
-	if diff := cmp.Diff([]string{"other/x@7", "shop/aa@7", "shop/b@9", "shop/c@7"}, names(got[0].Objects)); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	if len(got[1].Objects) > 0 || got[1].State != Unsynced {
-		t.Errorf("one object does not make a target known: %+v", got[1])
-	}
-	if diff := cmp.Diff([]string{"other/x@7", "shop/a@7", "shop/b@7", "shop/c@7"}, names(s[0].Objects)); diff != "" {
-		t.Errorf("the snapshot was changed:\n%s", diff)
-	}
-	whole := s.WithTarget(1, nodesSeen("n1"))
-	if len(whole[1].Objects) != 1 || s[1].State != Unsynced {
-		t.Error("a target that was read as a whole stands as it was read")
-	}
 }
 
 func TestDeed(t *testing.T) {

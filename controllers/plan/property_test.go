@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // drawnRule is any rule over Pods, Nodes and a pool.
@@ -72,8 +73,8 @@ func drawnRule(t *rapid.T, name string) v1alpha1.Rule {
 }
 
 // drawnPods are any Pods, in their order.
-func drawnPods(t *rapid.T) []Object {
-	var out []Object
+func drawnPods(t *rapid.T) []observed.Object {
+	var out []observed.Object
 	for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
 		name := fmt.Sprintf("p%d", i)
 		var words []string
@@ -93,7 +94,7 @@ func drawnPods(t *rapid.T) []Object {
 		}
 		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b Object) int { return CompareNames(&a.Ref, &b.Ref) })
+	slices.SortFunc(out, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
 	return out
 }
 
@@ -188,7 +189,7 @@ func TestAnyPlan(t *testing.T) {
 func holdStep(t *rapid.T, in *Input, s *Step) {
 	o, at := &s.Object, -1
 	for i := range in.Snapshot {
-		if j, ok := searchObject(in.Snapshot[i].Objects, o.Namespace, o.Name); ok && in.Snapshot[i].Objects[j].Ref == o.Ref {
+		if j, ok := observed.SearchObject(in.Snapshot[i].Objects, o.Namespace, o.Name); ok && in.Snapshot[i].Objects[j].Ref == o.Ref {
 			at = i
 		}
 	}
@@ -249,10 +250,10 @@ func TestAnyUnknownTargetNeverActs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		in := drawn(rt, t)
 		in.Holds = ComputePlan(t.Context(), in).Holds
-		unknown := rapid.SampledFrom([]TargetState{Unknown, Unsynced, Forbidden, NoSuchKind, Failed}).Draw(rt, "state")
+		unknown := rapid.SampledFrom([]observed.TargetState{observed.Unknown, observed.Unsynced, observed.Forbidden, observed.NoSuchKind, observed.Failed}).Draw(rt, "state")
 		at := rapid.IntRange(0, 2).Draw(rt, "target")
 		in.Snapshot[at].State = unknown
-		if unknown != NoSuchKind && rapid.Bool().Draw(rt, "null") {
+		if unknown != observed.NoSuchKind && rapid.Bool().Draw(rt, "null") {
 			asNull(&in.Spec.Targets[at])
 		}
 		plan := ComputePlan(t.Context(), in)
@@ -277,14 +278,14 @@ func TestWhatHoldsWasSeen(t *testing.T) {
 		for range 12 {
 			now = now.Add(time.Duration(rapid.IntRange(0, 30).Draw(rt, "seconds")) * time.Second)
 			saw := rapid.SampledFrom([]string{"holds", "holds", "holds", "ends", "error", "unsynced", "interrupted"}).Draw(rt, "saw")
-			in := over(t, work, map[string]Object{"holds": p("a", "node:gone"), "ends": p("a", "node:n1")}[saw])
+			in := over(t, work, map[string]observed.Object{"holds": p("a", "node:gone"), "ends": p("a", "node:n1")}[saw])
 			ctx := t.Context()
 			switch saw {
 			case "error":
 				in = over(t, work, p("a"))
 			case "unsynced":
 				in = over(t, work)
-				in.Snapshot[1] = Target{State: Unsynced}
+				in.Snapshot[1] = observed.Target{State: observed.Unsynced}
 			case "interrupted":
 				in = over(t, work, p("a", "node:gone"))
 				ended, cancel := context.WithCancel(ctx)
@@ -333,7 +334,7 @@ func TestALongerForNeverActsEarlier(t *testing.T) {
 				in := over(t, w, pods...)
 				in.Now, in.Holds = now, holds[w]
 				if unsynced {
-					in.Snapshot[1] = Target{State: Unsynced}
+					in.Snapshot[1] = observed.Target{State: observed.Unsynced}
 				}
 				plan := ComputePlan(t.Context(), in)
 				holds[w] = plan.Holds
@@ -395,11 +396,11 @@ func TestKeepLeavesTheLast(t *testing.T) {
 		gone, matching := map[string][]string{}, map[string][]string{}
 		for i := range plan.Steps {
 			o := &plan.Steps[i].Object
-			gone[nestedString(o.Value, "spec", "node")] = append(gone[nestedString(o.Value, "spec", "node")], nestedString(o.Value, "spec", "age"))
+			gone[observed.NestedString(o.Value, "spec", "node")] = append(gone[observed.NestedString(o.Value, "spec", "node")], observed.NestedString(o.Value, "spec", "age"))
 		}
 		for i := range pods {
-			node := nestedString(pods[i].Value, "spec", "node")
-			matching[node] = append(matching[node], nestedString(pods[i].Value, "spec", "age"))
+			node := observed.NestedString(pods[i].Value, "spec", "node")
+			matching[node] = append(matching[node], observed.NestedString(pods[i].Value, "spec", "age"))
 		}
 		for node, ages := range matching {
 			slices.Sort(ages)

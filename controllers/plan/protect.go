@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Protection says what is never touched, whatever a Cleaner says.
@@ -88,11 +89,11 @@ func selectsRecords(targets []v1alpha1.ClusterTarget) bool {
 }
 
 // ForbidsDelete says why an object must not be deleted; empty if it may.
-func (p Protection) ForbidsDelete(o *Object) string { return p.ForbidsVerb(VerbDelete, o) }
+func (p Protection) ForbidsDelete(o *observed.Object) string { return p.ForbidsVerb(VerbDelete, o) }
 
 // ForbidsVerb says why a verb is not for an object; empty if it is. Kinds on which a cluster hangs are protected from being
 // deleted only: to taint a Node is what some rules are for.
-func (p Protection) ForbidsVerb(verb Verb, o *Object) string {
+func (p Protection) ForbidsVerb(verb Verb, o *observed.Object) string {
 	if verb == VerbReport {
 		return ""
 	}
@@ -113,7 +114,7 @@ func forbidsName(name string) string {
 }
 
 // forbidsLending says why a verb would lend somebody rights that are not theirs.
-func (p Protection) forbidsLending(verb Verb, o *Object) string {
+func (p Protection) forbidsLending(verb Verb, o *observed.Object) string {
 	r := o.Resource.GroupResource()
 	judges := verb == VerbPatch && v1alpha1.JudgesRequester(r.Group)
 	switch {
@@ -128,7 +129,7 @@ func (p Protection) forbidsLending(verb Verb, o *Object) string {
 }
 
 // forbidsObject says why an object is left alone, whatever its kind.
-func (p Protection) forbidsObject(o *Object) string {
+func (p Protection) forbidsObject(o *observed.Object) string {
 	r := o.Resource.GroupResource()
 	switch inside := p.OfNamespace(o.Namespace); {
 	case o.Protected:
@@ -143,7 +144,7 @@ func (p Protection) forbidsObject(o *Object) string {
 
 // forbidsRecord says why the record of a Helm release is left alone. Helm labels a revision superseded when it deploys a newer one, or has tried to
 // roll it back: until then, the revision may be the only record of what runs.
-func (p Protection) forbidsRecord(verb Verb, o *Object) string {
+func (p Protection) forbidsRecord(verb Verb, o *observed.Object) string {
 	switch {
 	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, releaseSecretPrefix):
 		return ""
@@ -157,7 +158,7 @@ func (p Protection) forbidsRecord(verb Verb, o *Object) string {
 }
 
 // forbidsKind says why no object of a kind is deleted.
-func (p Protection) forbidsKind(verb Verb, o *Object) string {
+func (p Protection) forbidsKind(verb Verb, o *observed.Object) string {
 	r := o.Resource.GroupResource()
 	if verb == VerbPatch || verb == VerbRemoveFinalizer || !protection.IsProtected(r) || slices.Contains(p.AllowedKinds, r.String()) {
 		return ""
@@ -180,7 +181,7 @@ func (p Protection) OfNamespace(namespace string) string {
 
 // OfRelease says why an object of a Helm release is protected; empty if it is not. What lies in a namespace goes with its
 // release, access rights included; of what lies in none, each kind has to be given free.
-func (p Protection) OfRelease(r Ref, namespaced bool) string {
+func (p Protection) OfRelease(r observed.Ref, namespaced bool) string {
 	switch kind := r.Resource.GroupResource().String(); {
 	case namespaced:
 		return p.OfNamespace(r.Namespace)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func onObject(a v1alpha1.RuleAction, object string) v1alpha1.RuleAction {
@@ -25,39 +26,39 @@ func TestWhatIsConfirmedIsWantedLive(t *testing.T) {
 		rules         []v1alpha1.Rule
 		change        func(*Input)
 		work          func(*v1alpha1.Work)
-		watched, live Snapshot
+		watched, live observed.Snapshot
 	}{
 		"EarlierRuleClaims": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Name, r.When = "first", `nodes.items.exists(n, n.metadata.name == "n1")`
 				r.Actions = []v1alpha1.RuleAction{patches(`{"spec": {"x": 1}}`)}
 			}), rule()},
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
 		},
 		"ItemIsNoObject": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach, r.Key = `pods.items.map(p, p.spec.node)`, "item"
 				r.Actions = []v1alpha1.RuleAction{onObject(deletes(), `pools.items.filter(n, n.metadata.name == item)[0]`)}
 			})},
-			watched: Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen(pool("n1"))}, live: Snapshot{seen(), nodesSeen(), poolsSeen(pool("n1"))},
+			watched: observed.Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen(pool("n1"))}, live: observed.Snapshot{seen(), nodesSeen(), poolsSeen(pool("n1"))},
 		},
 		"ActsOnAnother": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{onObject(deletes(), `pools.items.filter(n, n.metadata.name == item.spec.node)[0]`)}
 			})},
-			watched: Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen(pool("n1"))}, live: Snapshot{seen(), nodesSeen(), poolsSeen(pool("n1"))},
+			watched: observed.Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen(pool("n1"))}, live: observed.Snapshot{seen(), nodesSeen(), poolsSeen(pool("n1"))},
 		},
 		"BindSlice": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach = `cel.bind(l, pods.items, l.slice(0, l.size() - 1))`
 			})},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"Slice": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach = `pods.items.sortBy(p, p.metadata.name).slice(0, 1)`
 			})},
-			watched: Snapshot{seen(p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()},
 		},
 		"MapSize": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
@@ -65,7 +66,7 @@ func TestWhatIsConfirmedIsWantedLive(t *testing.T) {
 				r.When = "item.n > 1"
 				r.Actions = []v1alpha1.RuleAction{onObject(deletes(), `item.p`)}
 			})},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"BindMap": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
@@ -73,47 +74,47 @@ func TestWhatIsConfirmedIsWantedLive(t *testing.T) {
 				r.When = "item.n > 1"
 				r.Actions = []v1alpha1.RuleAction{onObject(deletes(), `item.p`)}
 			})},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"ForKey": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.For, r.ForKey = "1h", `"k" + string(nodes.items.size())`
 			})},
 			change:  func(in *Input) { holdAnHourAgo(t, in) },
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
 		},
 		"Key": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.For, r.Key = "1h", `item.metadata.name + string(nodes.items.size())`
 			})},
 			change:  func(in *Input) { holdAnHourAgo(t, in) },
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()},
 		},
 		"Twins": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Key = `item.spec.node`
 			})},
-			watched: Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a", "node:n1"), p("b", "node:n1")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a", "node:n1")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a", "node:n1"), p("b", "node:n1")), nodesSeen(), poolsSeen()},
 		},
 		"Percent": {
 			rules:   []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
 			work:    func(w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxPercent: 50, Per: "1h"} },
-			watched: Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"PercentOfOther": {
 			rules:   []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
 			work:    func(w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 1, Per: "1h"} },
-			watched: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()},
 		},
 		"ReasonFails": {
 			rules:   []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Reason = `nodes.items[0].metadata.name` })},
-			watched: Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a")), nodesSeen("n1"), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"ItemOfTwoTargets": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach = `pods.items.size() > 1 ? pods.items : []`
 			})},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 		"ConfirmOwnByNameWithKeep": {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
@@ -121,7 +122,7 @@ func TestWhatIsConfirmedIsWantedLive(t *testing.T) {
 				r.OrderBy = []v1alpha1.OrderBy{{Expression: "item.metadata.name"}}
 				r.Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
 			})},
-			watched: Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
+			watched: observed.Snapshot{seen(p("a"), p("b")), nodesSeen(), poolsSeen()}, live: observed.Snapshot{seen(p("a")), nodesSeen(), poolsSeen()},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // heap is how many bytes are in use.
@@ -54,7 +55,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 		return names
 	}
 	look := func(at time.Duration, holds fortimers.Holds, room int, names ...string) Plan {
-		var objects []Object
+		var objects []observed.Object
 		for _, name := range names {
 			objects = append(objects, p(name))
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // targetRule begins the rule name of a step that a target with delete: true makes.
@@ -20,14 +21,14 @@ const targetRule = "targets."
 type Row struct {
 	// Rule is what wanted it: the name of a rule, or "targets.<name>".
 	Rule string
-	Ref
+	observed.Ref
 }
 
 // String writes the row as it stands in status.run.rows:
 // "<rule> <resource>.<group>/<version> <namespace>/<name> <uid> <resourceVersion>". Only the name may have spaces, as that of an Event.
 // It is text, which is read back as it was written.
 func (r Row) String() string {
-	return strings.ToValidUTF8(r.Rule+" "+ResourceName(r.Resource)+" "+r.Namespace+"/"+r.Name+" "+string(r.UID)+" "+r.ResourceVersion, "\ufffd")
+	return strings.ToValidUTF8(r.Rule+" "+observed.ResourceName(r.Resource)+" "+r.Namespace+"/"+r.Name+" "+string(r.UID)+" "+r.ResourceVersion, "\ufffd")
 }
 
 // ParseRow reads what String wrote. It errs on anything else, so that a row that somebody made up is not half understood.
@@ -37,7 +38,7 @@ func ParseRow(s string) (Row, error) {
 	if len(f) < 5 {
 		return Row{}, fmt.Errorf("%q is not a row: it has %d words instead of 5", s, len(f))
 	}
-	resource, err := ParseResourceName(f[1])
+	resource, err := observed.ParseResourceName(f[1])
 	if err != nil {
 		return Row{}, fmt.Errorf("%q is not a row: %w", s, err)
 	}
@@ -45,7 +46,7 @@ func ParseRow(s string) (Row, error) {
 	if !ok || name == "" || strings.Contains(namespace, " ") || f[0] == "" || f[last-1] == "" || f[last] == "" {
 		return Row{}, fmt.Errorf("%q is not a row: a part of it is empty, or its namespace has a space", s)
 	}
-	return Row{Rule: f[0], Ref: Ref{
+	return Row{Rule: f[0], Ref: observed.Ref{
 		Resource: resource, Namespace: namespace, Name: name, UID: types.UID(f[last-1]), ResourceVersion: f[last],
 	}}, nil
 }

@@ -15,14 +15,15 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	for _, r := range []Row{
 		{Rule: "targets.pods", Ref: pod("a").Ref},
-		{Rule: "targets.r", Ref: Ref{Resource: schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}, Namespace: "n", Name: "x.y", UID: "u", ResourceVersion: "9"}},
-		{Rule: "r", Ref: Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a b", UID: "u", ResourceVersion: "9"}},
-		{Rule: "r", Ref: Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a u 8", UID: "u", ResourceVersion: "9"}},
+		{Rule: "targets.r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}, Namespace: "n", Name: "x.y", UID: "u", ResourceVersion: "9"}},
+		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a b", UID: "u", ResourceVersion: "9"}},
+		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a u 8", UID: "u", ResourceVersion: "9"}},
 	} {
 		got, err := ParseRow(r.String())
 		if err != nil || got != r {
@@ -46,7 +47,7 @@ func FuzzRow(f *testing.F) {
 		if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsAny(namespace, " /") || !utf8.ValidString(namespace) {
 			return // no object has it, or none that is acted on
 		}
-		want := Row{Rule: "targets.all", Ref: Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: namespace, Name: name, UID: "u-1", ResourceVersion: "1"}}
+		want := Row{Rule: "targets.all", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: namespace, Name: name, UID: "u-1", ResourceVersion: "1"}}
 		text, err := json.Marshal([]string{want.String()})
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +65,7 @@ func FuzzRow(f *testing.F) {
 // A run records as many rows as fit where they are stored, to the byte, and no more.
 func TestARunHasRoomForItsRows(t *testing.T) {
 	const objects = 1000
-	named := func(bytes int) []Object { // so that the names have so many bytes more than they need
+	named := func(bytes int) []observed.Object { // so that the names have so many bytes more than they need
 		out := many(objects)
 		for i := range out {
 			more := bytes / objects
@@ -77,7 +78,7 @@ func TestARunHasRoomForItsRows(t *testing.T) {
 		return out
 	}
 	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
-	stored := func(all []Object) int {
+	stored := func(all []observed.Object) int {
 		var rows []string
 		for i := range all {
 			rows = append(rows, Row{Rule: "targets.pods", Ref: all[i].Ref}.String())
@@ -111,7 +112,7 @@ func TestARunHasRoomForItsRows(t *testing.T) {
 func TestARowIsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.Map(rapid.SliceOfN(rapid.Byte(), 0, 8), func(b []byte) string { return string(b) })
-		row := Row{Rule: text.Draw(t, "rule"), Ref: Ref{Namespace: text.Draw(t, "namespace"), Name: text.Draw(t, "name"), UID: types.UID(text.Draw(t, "UID")), ResourceVersion: text.Draw(t, "version")}}.String()
+		row := Row{Rule: text.Draw(t, "rule"), Ref: observed.Ref{Namespace: text.Draw(t, "namespace"), Name: text.Draw(t, "name"), UID: types.UID(text.Draw(t, "UID")), ResourceVersion: text.Draw(t, "version")}}.String()
 		stored, err := json.Marshal(row)
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // decideRules adds the steps of the rules to a plan, in the order of the rules, of which those with `leave` come last.
@@ -123,7 +124,7 @@ type candidate struct {
 	item  *celenv.Item
 	place int // in the list of forEach
 	// object is the snapshot's own copy of the item, found in a target; nil if it is no object of a target.
-	object *Object
+	object *observed.Object
 	target int
 	key    string
 	group  string
@@ -327,7 +328,7 @@ func (r *deciding) makeCandidate(item *celenv.Item, place int) (c candidate, ok 
 }
 
 // nameItem names the item within its rule.
-func (r *deciding) nameItem(item *celenv.Item, o *Object) (string, *expr.Error) {
+func (r *deciding) nameItem(item *celenv.Item, o *observed.Object) (string, *expr.Error) {
 	switch {
 	case r.rule.Key != "":
 		key, err := item.EvaluateKey()
@@ -503,7 +504,7 @@ func (r *deciding) sortGroup(group []*candidate) bool {
 			failed = err
 		}
 		if n == 0 && a.object != nil && b.object != nil {
-			n = cmp.Or(CompareNames(&a.object.Ref, &b.object.Ref), cmp.Compare(a.object.UID, b.object.UID))
+			n = cmp.Or(observed.CompareNames(&a.object.Ref, &b.object.Ref), cmp.Compare(a.object.UID, b.object.UID))
 		}
 		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
@@ -33,7 +34,7 @@ var (
 )
 
 // object is an object as a watch shows it, with labels given as "key=value" and fields of its spec as "key:value".
-func object(resource schema.GroupVersionResource, kind, namespace, name string, words ...string) Object {
+func object(resource schema.GroupVersionResource, kind, namespace, name string, words ...string) observed.Object {
 	meta := map[string]any{"name": name, "uid": "uid-" + name, "resourceVersion": "7"}
 	if namespace != "" {
 		meta["namespace"] = namespace
@@ -51,31 +52,33 @@ func object(resource schema.GroupVersionResource, kind, namespace, name string, 
 		shown[k] = v
 	}
 	meta["labels"] = shown
-	return Object{
-		Ref:    Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+	return observed.Object{
+		Ref:    observed.Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Labels: labels, Protected: labels[v1alpha1.ProtectKey] == "true",
 		Value: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": meta, "spec": spec},
 	}
 }
 
 // p is a Pod in the Cleaner's namespace.
-func p(name string, words ...string) Object { return object(pods, "Pod", "shop", name, words...) }
+func p(name string, words ...string) observed.Object {
+	return object(pods, "Pod", "shop", name, words...)
+}
 
 // terminating is an object that has so many seconds to end.
-func terminating(o Object, grace int64) Object {
+func terminating(o observed.Object, grace int64) observed.Object {
 	o.Terminating = true
 	meta := o.Value["metadata"].(map[string]any)
 	meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = born.Format(time.RFC3339), grace
 	return o
 }
 
-func held(o Object, finalizers ...string) Object {
+func held(o observed.Object, finalizers ...string) observed.Object {
 	o.Finalizers = finalizers
 	return o
 }
 
-func nodesSeen(names ...string) Target {
-	t := Target{State: Complete, Resource: nodes}
+func nodesSeen(names ...string) observed.Target {
+	t := observed.Target{State: observed.Complete, Resource: nodes}
 	for _, n := range names {
 		t.Objects = append(t.Objects, object(nodes, "Node", "", n))
 	}
@@ -83,7 +86,7 @@ func nodesSeen(names ...string) Target {
 }
 
 // pool is an object that says for each of its addresses which Pod it thinks it belongs to.
-func pool(name string, addresses ...string) Object {
+func pool(name string, addresses ...string) observed.Object {
 	o := object(pools, "Pool", "", name)
 	list := []any{}
 	for _, a := range addresses {
@@ -94,8 +97,8 @@ func pool(name string, addresses ...string) Object {
 	return o
 }
 
-func poolsSeen(objects ...Object) Target {
-	return Target{State: Complete, Resource: pools, Objects: objects}
+func poolsSeen(objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: pools, Objects: objects}
 }
 
 func target(name, kind string, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
@@ -116,7 +119,7 @@ func cluster(rules ...v1alpha1.Rule) *v1alpha1.Work {
 }
 
 // over is the input of a ClusterCleaner over these Pods, the Node n1 and no pool.
-func over(t testing.TB, work *v1alpha1.Work, objects ...Object) Input {
+func over(t testing.TB, work *v1alpha1.Work, objects ...observed.Object) Input {
 	t.Helper()
 	in := input(t, work, seen(objects...), nodesSeen("n1"), poolsSeen())
 	in.Owner = Owner{Name: "c", UID: "cleaner", Created: born}
@@ -217,32 +220,32 @@ func TestRules(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		rules  []v1alpha1.Rule
-		pods   []Object
+		pods   []observed.Object
 		change func(*Input, *v1alpha1.Work)
 		want   want
 	}{
 		"When": {
 			reason: "those for which when holds are acted on, in the order of the list",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.labels["app"] == "x"` })},
-			pods:   []Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=x")},
+			pods:   []observed.Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=x")},
 			want:   act("r delete a", "r delete c"),
 		},
 		"Nothing": {
 			reason: "where nothing matches there is nothing to do",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = "false" })},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			want:   nothing,
 		},
 		"WhenFails": {
 			reason: "an error leaves the others alone, and equal ones are one",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
-			pods:   []Object{p("a"), p("b", "done:yes"), p("c")},
+			pods:   []observed.Object{p("a"), p("b", "done:yes"), p("c")},
 			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].when x2"),
 		},
 		"OnlyErrors": {
 			reason: "where there is nothing but errors they are what is said",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			want:   failing("r shop/a.pods/v1 rules[0].when x1"),
 		},
 		"ForEachFails": {
@@ -250,7 +253,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{
 				rule(func(r *v1alpha1.Rule) { r.Name, r.ForEach = "broken", "pods.items[0].spec.list" }), rule(),
 			},
-			pods: []Object{p("a")},
+			pods: []observed.Object{p("a")},
 			want: wide(act("r delete a"), "broken  rules[0].forEach x1"),
 		},
 		"Variables": {
@@ -259,13 +262,13 @@ func TestRules(t *testing.T) {
 				r.Variables = []v1alpha1.Variable{{Name: "node", Expression: ofNode}}
 				r.When = `!has(item.spec.fine) ? variables.node == "n2" : true`
 			})},
-			pods: []Object{p("a"), p("b", "fine:yes"), p("c", "node:n2")},
+			pods: []observed.Object{p("a"), p("b", "fine:yes"), p("c", "node:n2")},
 			want: wide(act("r delete b", "r delete c"), "r shop/a.pods/v1 rules[0].when x1"),
 		},
 		"Order": {
 			reason: "orderBy, then namespace and name",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.OrderBy = byAge })},
-			pods:   []Object{p("a", "age:2"), p("b", "age:1"), p("c", "age:2"), p("d", "age:0")},
+			pods:   []observed.Object{p("a", "age:2"), p("b", "age:1"), p("c", "age:2"), p("d", "age:0")},
 			want:   act("r delete d", "r delete b", "r delete a", "r delete c"),
 		},
 		"OrderOfNames": {
@@ -273,13 +276,13 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach, r.OrderBy = "[pods.items[1], pods.items[0]]", []v1alpha1.OrderBy{{Expression: "1"}}
 			})},
-			pods: []Object{p("a"), p("b")},
+			pods: []observed.Object{p("a"), p("b")},
 			want: act("r delete a", "r delete b"),
 		},
 		"OrderOfTheList": {
 			reason: "without orderBy the list has the order",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.ForEach = "[pods.items[1], pods.items[0]]" })},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			want:   act("r delete b", "r delete a"),
 		},
 		"Descending": {
@@ -287,37 +290,37 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.OrderBy = []v1alpha1.OrderBy{{Expression: "item.spec.age", Descending: true}}
 			})},
-			pods: []Object{p("a", "age:1"), p("b", "age:2")},
+			pods: []observed.Object{p("a", "age:1"), p("b", "age:2")},
 			want: act("r delete b", "r delete a"),
 		},
 		"Keep": {
 			reason: "the last ones stay",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.OrderBy, r.Keep = byAge, keep(2) })},
-			pods:   []Object{p("a", "age:4"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
+			pods:   []observed.Object{p("a", "age:4"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
 			want:   act("r delete b", "r delete c"),
 		},
 		"KeepMoreThanThereAre": {
 			reason: "all of them, if there are no more",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keep(1000000) })},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			want:   nothing,
 		},
 		"KeepCountsWhatMatches": {
 			reason: "keep is about those for which when holds",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep, r.When = keep(1), `item.metadata.name != "c"` })},
-			pods:   []Object{p("a"), p("b"), p("c")},
+			pods:   []observed.Object{p("a"), p("b"), p("c")},
 			want:   act("r delete a"),
 		},
 		"KeepByExpression": {
 			reason: "and may be computed of them",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keepCEL("size(items) / 2") })},
-			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			pods:   []observed.Object{p("a"), p("b"), p("c"), p("d")},
 			want:   act("r delete a", "r delete b"),
 		},
 		"KeepNotAsked": {
 			reason: "it is not asked about nothing",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When, r.Keep = "false", keepCEL("1 / size(items)") })},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			want:   nothing,
 		},
 		"KeepFails": {
@@ -325,7 +328,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.GroupBy, r.Keep = `item.metadata.labels["app"]`, keepCEL(`items[0].metadata.labels["app"] == "x" ? -1 : 1`)
 			})},
-			pods: []Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=y")},
+			pods: []observed.Object{p("a", "app=x"), p("b", "app=y"), p("c", "app=y")},
 			want: wide(act("r delete b"), `r "x" rules[0].keep x1`),
 		},
 		"Groups": {
@@ -333,7 +336,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.GroupBy, r.OrderBy, r.Keep = `item.metadata.labels["app"]`, byAge, keep(1)
 			})},
-			pods: []Object{p("a", "app=x", "age:2"), p("b", "app=y", "age:2"), p("c", "app=x", "age:1"), p("d", "app=y", "age:1"), p("e", "app=z", "age:1")},
+			pods: []observed.Object{p("a", "app=x", "age:2"), p("b", "app=y", "age:2"), p("c", "app=x", "age:1"), p("d", "app=y", "age:1"), p("e", "app=z", "age:1")},
 			want: act("r delete c", "r delete d"),
 		},
 		"GroupFails": {
@@ -341,7 +344,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.GroupBy, r.Keep = `item.metadata.labels["app"]`, keep(1)
 			})},
-			pods: []Object{p("a", "app=x"), p("b", "app=x"), p("c")},
+			pods: []observed.Object{p("a", "app=x"), p("b", "app=x"), p("c")},
 			want: wide(act("r delete a"), "r shop/c.pods/v1 rules[0].groupBy x1"),
 		},
 		"OrderFails": {
@@ -349,7 +352,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.GroupBy, r.OrderBy = `item.metadata.labels["app"]`, byAge
 			})},
-			pods: []Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
+			pods: []observed.Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
 			want: wide(act("r delete c"), "r shop/b.pods/v1 rules[0].orderBy[0].expression x1"),
 		},
 		"OrderOfMixedTypes": {
@@ -358,7 +361,7 @@ func TestRules(t *testing.T) {
 				r.GroupBy = `item.metadata.labels["app"]`
 				r.OrderBy = []v1alpha1.OrderBy{{Expression: `has(item.spec.age) ? dyn(item.spec.age) : dyn(1)`}}
 			})},
-			pods: []Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
+			pods: []observed.Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
 			want: wide(act("r delete c"), `r "x" rules[0].orderBy[0].expression x1`),
 		},
 		"Unless": {
@@ -366,19 +369,19 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.OrderBy, r.Keep, r.Unless = byAge, keep(1), `"used" in item.spec`
 			})},
-			pods: []Object{p("a", "age:1", "used:yes"), p("b", "age:2"), p("c", "age:3")},
+			pods: []observed.Object{p("a", "age:1", "used:yes"), p("b", "age:2"), p("c", "age:3")},
 			want: act("r delete b"),
 		},
 		"UnlessFails": {
 			reason: "nobody knows whether it is spared, so it is",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Unless = `item.spec.used == "yes"` })},
-			pods:   []Object{p("a"), p("b", "used:no")},
+			pods:   []observed.Object{p("a"), p("b", "used:no")},
 			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].unless x1"),
 		},
 		"For": {
 			reason: "it must hold for as long first",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "40s" })},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			want: want{
 				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r shop/a.pods/v1 40s", "r shop/b.pods/v1 40s"},
 			},
@@ -386,13 +389,13 @@ func TestRules(t *testing.T) {
 		"ForNothing": {
 			reason: "nothing is no time",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = `duration("0s")` })},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			want:   act("r delete a"),
 		},
 		"ForEachItsOwn": {
 			reason: "each item has a time of its own",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = `item.spec.wait` })},
-			pods:   []Object{p("a", "wait:1m"), p("b", "wait:0s"), p("c", "wait:30s"), p("d", "wait:soon")},
+			pods:   []observed.Object{p("a", "wait:1m"), p("b", "wait:0s"), p("c", "wait:30s"), p("d", "wait:soon")},
 			want: want{
 				Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"r delete b"},
 				Pending: []string{"r shop/c.pods/v1 30s", "r shop/a.pods/v1 1m0s"}, Errors: []string{"r shop/d.pods/v1 rules[0].for x1"},
@@ -401,7 +404,7 @@ func TestRules(t *testing.T) {
 		"ForKey": {
 			reason: "items can share a hold, which is one row, due when the first of them is",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For, r.ForKey = "item.spec.wait", ofNode })},
-			pods:   []Object{p("a", "node:n1", "wait:50s"), p("b", "node:n1", "wait:40s"), p("c", "node:n2", "wait:1h"), p("d", "wait:1h")},
+			pods:   []observed.Object{p("a", "node:n1", "wait:50s"), p("b", "node:n1", "wait:40s"), p("c", "node:n2", "wait:1h"), p("d", "wait:1h")},
 			want: want{
 				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Pending: []string{"r n1 40s", "r n2 1h0m0s"},
 				Errors: []string{"r shop/d.pods/v1 rules[0].forKey x1"},
@@ -410,13 +413,13 @@ func TestRules(t *testing.T) {
 		"SparedIsNotPending": {
 			reason: "what is kept or spared waits for nothing",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For, r.Keep, r.Unless = "40s", keep(1), `item.metadata.name == "a"` })},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			want:   nothing,
 		},
 		"Reason": {
 			reason: "the author says why",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Reason = `"its node is " + item.spec.node` })},
-			pods:   []Object{p("a", "node:n2"), p("b")},
+			pods:   []observed.Object{p("a", "node:n2"), p("b")},
 			want:   wide(act("r delete a because its node is n2"), "r shop/b.pods/v1 rules[0].reason x1"),
 		},
 		"Actions": {
@@ -428,7 +431,7 @@ func TestRules(t *testing.T) {
 				last.Delete.PropagationPolicy = v1alpha1.PropagateForeground
 				r.Actions = []v1alpha1.RuleAction{first, last}
 			})},
-			pods: []Object{p("a"), p("b")},
+			pods: []observed.Object{p("a"), p("b")},
 			want: act(`r patch a {"metadata":{"labels":{"b":"<&>","name":"a"}}}`, "r delete a in 0 Foreground after [0]", "r delete b in 0 Foreground"),
 		},
 		"ActionFails": {
@@ -438,7 +441,7 @@ func TestRules(t *testing.T) {
 				last.When = `item.spec.ok == "yes"`
 				r.Actions = []v1alpha1.RuleAction{patches(`{}`), last}
 			})},
-			pods: []Object{p("a"), p("b", "ok:yes")},
+			pods: []observed.Object{p("a"), p("b", "ok:yes")},
 			want: wide(act("r patch b {}", "r delete b after [0]"), "r shop/a.pods/v1 rules[0].actions[1].when x1"),
 		},
 		"PatchFails": {
@@ -446,7 +449,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, patches(`{"spec": {"x": item.spec.x}}`)}
 			})},
-			pods: []Object{p("a"), p("b", "x:1"), p("c")},
+			pods: []observed.Object{p("a"), p("b", "x:1"), p("c")},
 			want: wide(act("r report b", `r patch b {"spec":{"x":"1"}} after [0]`), "r shop/a.pods/v1 rules[0].actions[1].patch.expression x2"),
 		},
 		"PatchSetsOwners": {
@@ -454,7 +457,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{patches(`{"metadata": {item.spec.?x.orValue("labels"): {}}}`)}
 			})},
-			pods: []Object{p("a", "x:ownerReferences"), p("b")},
+			pods: []observed.Object{p("a", "x:ownerReferences"), p("b")},
 			want: wide(act(`r patch b {"metadata":{"labels":{}}}`), "r shop/a.pods/v1 rules[0].actions[0].patch.expression x1"),
 		},
 		"Evict": {
@@ -462,7 +465,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{GracePeriodSeconds: new(int64(5))}}}
 			})},
-			pods: []Object{p("a"), terminating(p("b"), 5)},
+			pods: []observed.Object{p("a"), terminating(p("b"), 5)},
 			want: act("r evict a in 5"),
 		},
 		"EvictOthers": {
@@ -477,7 +480,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{Name: "example.com/x"}}}
 			})},
-			pods: []Object{held(p("a"), "example.com/x"), held(p("b"), "example.com/y"), p("c")},
+			pods: []observed.Object{held(p("a"), "example.com/x"), held(p("b"), "example.com/y"), p("c")},
 			want: act("r removeFinalizer a example.com/x"),
 		},
 		"Terminating": {
@@ -486,7 +489,7 @@ func TestRules(t *testing.T) {
 				rule(func(r *v1alpha1.Rule) { r.Name = "plain" }),
 				rule(func(r *v1alpha1.Rule) { r.Name, r.Actions = "short", []v1alpha1.RuleAction{deletes(5)} }),
 			},
-			pods: []Object{terminating(p("a"), 30), terminating(p("b"), 5), terminating(p("c"), 0)},
+			pods: []observed.Object{terminating(p("a"), 30), terminating(p("b"), 5), terminating(p("c"), 0)},
 			want: act("short delete a in 5"),
 		},
 		"FirstDelete": {
@@ -496,7 +499,7 @@ func TestRules(t *testing.T) {
 				first.When = `item.metadata.name == "a"`
 				r.Actions = []v1alpha1.RuleAction{first, deletes(30)}
 			})},
-			pods: []Object{p("a"), p("b"), terminating(p("c"), 60)},
+			pods: []observed.Object{p("a"), p("b"), terminating(p("c"), 60)},
 			want: act("r delete a in 0", "r delete b in 30", "r delete c in 30"),
 		},
 		"FirstRule": {
@@ -507,13 +510,13 @@ func TestRules(t *testing.T) {
 				}),
 				rule(func(r *v1alpha1.Rule) { r.Name, r.When = "first", `item.metadata.name == "a"` }), rule(),
 			},
-			pods: []Object{p("a"), p("b")},
+			pods: []observed.Object{p("a"), p("b")},
 			want: act("look report a", "look report b", "first delete a", "r delete b"),
 		},
 		"TargetAfterRules": {
 			reason: "targets with delete: true come last, and take what is left",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
-			pods:   []Object{p("a"), p("b"), terminating(p("c"), 30)},
+			pods:   []observed.Object{p("a"), p("b"), terminating(p("c"), 30)},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Targets[0].Delete = true },
 			want:   act("r delete a", "targets.pods delete b"),
 		},
@@ -522,7 +525,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, patches("{}"), deletes()}
 			})},
-			pods: []Object{object(pods, "Pod", "kube-system", "k"), p("a"), p("b", v1alpha1.ProtectKey+"=true")},
+			pods: []observed.Object{object(pods, "Pod", "kube-system", "k"), p("a"), p("b", v1alpha1.ProtectKey+"=true")},
 			want: func() want {
 				w := act("r report k", "r report a", "r patch a {} after [1]", "r delete a after [1 2]", "r report b")
 				w.Withheld = []string{`r patch k: namespace "kube-system" is protected`, `r patch b: it has the label or annotation cleaner.vtex.dev/protect: "true"`}
@@ -532,7 +535,7 @@ func TestRules(t *testing.T) {
 		"AllProtected": {
 			reason: "a plan of nothing else is blocked",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{object(pods, "Pod", "kube-system", "k")},
+			pods:   []observed.Object{object(pods, "Pod", "kube-system", "k")},
 			want: want{
 				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonProtected,
 				Withheld: []string{`r delete k: namespace "kube-system" is protected`},
@@ -541,7 +544,7 @@ func TestRules(t *testing.T) {
 		"IncludeProtected": {
 			reason: "a ClusterCleaner may include protected namespaces, but never the operator's own",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{object(pods, "Pod", "cleaner-system", "o"), object(pods, "Pod", "kube-system", "k")},
+			pods:   []observed.Object{object(pods, "Pod", "cleaner-system", "o"), object(pods, "Pod", "kube-system", "k")},
 			change: func(in *Input, w *v1alpha1.Work) { w.IncludeProtected, in.Protection.Own = true, "cleaner-system" },
 			want: func() want {
 				w := act("r delete k")
@@ -567,7 +570,7 @@ func TestRules(t *testing.T) {
 				taint.Object = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": item.spec.node}}`
 				r.Actions = []v1alpha1.RuleAction{taint}
 			})},
-			pods: []Object{p("a", "node:n1"), p("b", "node:n2"), p("c")},
+			pods: []observed.Object{p("a", "node:n1"), p("b", "node:n2"), p("c")},
 			want: wide(act(`r patch n1 <uid-a> {"spec":{"pod":"a"}}`),
 				"r shop/b.pods/v1 rules[0].actions[0].object x1", "r shop/c.pods/v1 rules[0].actions[0].object x1"),
 		},
@@ -586,7 +589,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach = `[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "z", "namespace": "shop", "uid": "uid-z"}}]`
 			})},
-			pods: []Object{p("a")},
+			pods: []observed.Object{p("a")},
 			want: failing("r  rules[0].forEach x1"),
 		},
 		"NotIncluded": {
@@ -594,7 +597,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach = `[{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}}]`
 			})},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(_ *Input, w *v1alpha1.Work) { quiet(&w.Targets[0]) },
 			want:   failing("r  rules[0].forEach x1"),
 		},
@@ -622,7 +625,7 @@ func TestRules(t *testing.T) {
 		"KeyOfTwoObjects": {
 			reason: "whatever it is about; what is kept stays so",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Key, r.Keep = "item.spec.age", keep(1) })},
-			pods:   []Object{p("a", "age:1"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
+			pods:   []observed.Object{p("a", "age:1"), p("b", "age:1"), p("c", "age:2"), p("d", "age:3")},
 			want:   wide(act("r delete c <2>"), "r 1 rules[0].key x1"),
 		},
 		"KeyOfOneThatWaitsAndOneThatDoesNot": {
@@ -630,7 +633,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.Key, r.When, r.For = "item.spec.age", `item.metadata.name != "b"`, "40s"
 			})},
-			pods: []Object{p("a", "age:1"), p("b", "age:1")},
+			pods: []observed.Object{p("a", "age:1"), p("b", "age:1")},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r 1 40s"}},
 		},
 		"NoObject": {
@@ -646,7 +649,7 @@ func TestRules(t *testing.T) {
 				r.Reason = `"it is " + item.metadata.name`
 				r.Actions = []v1alpha1.RuleAction{deletes(), release, {Report: &v1alpha1.ReportAction{}}}
 			})},
-			pods:   []Object{p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true")},
+			pods:   []observed.Object{p("a"), p("b"), p("c", v1alpha1.ProtectKey+"=true")},
 			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
 			want: func() want {
 				w := act("r delete a because it is a", "r delete b because it is b",
@@ -663,7 +666,7 @@ func TestRules(t *testing.T) {
 				release.Object = "pools.items[0]"
 				r.Actions = []v1alpha1.RuleAction{release}
 			})},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
 			want:   act(`r patch p1 <uid-a> {"spec":{"n":1,"of":"p1","release":"a"}}`),
 		},
@@ -674,7 +677,7 @@ func TestRules(t *testing.T) {
 				release.Object = "pools.items[0]"
 				r.Actions = []v1alpha1.RuleAction{patches(`{"spec": {"x": item.spec.x}}`), release}
 			})},
-			pods:   []Object{p("a", "x:1"), p("b"), p("c", "x:2")},
+			pods:   []observed.Object{p("a", "x:1"), p("b"), p("c", "x:2")},
 			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
 			want: wide(act(`r patch a {"spec":{"x":"1"}}`, `r patch c {"spec":{"x":"2"}}`,
 				`r patch p1 <uid-a,uid-c> {"spec":{"release":["a","c"]}} after [0 1]`), "r shop/b.pods/v1 rules[0].actions[0].patch.expression x1"),
@@ -690,7 +693,7 @@ func TestRules(t *testing.T) {
 				second.Object = "item.pod"
 				r.Actions = []v1alpha1.RuleAction{first, second}
 			})},
-			pods: []Object{p("a")},
+			pods: []observed.Object{p("a")},
 			want: act("r delete a in 0 <a1>"),
 		},
 		"OneObjectOfTwoItems": {
@@ -702,7 +705,7 @@ func TestRules(t *testing.T) {
 				second.Object, second.When = "pods.items[0]", `item == "x"`
 				r.Actions = []v1alpha1.RuleAction{first, second}
 			})},
-			pods: []Object{p("a")},
+			pods: []observed.Object{p("a")},
 			want: act("r patch a <y> {}", "r delete a <x> after [0]"),
 		},
 		"TakenFromAFold": {
@@ -715,7 +718,7 @@ func TestRules(t *testing.T) {
 					r.Actions = []v1alpha1.RuleAction{deletes(), release}
 				}),
 			},
-			pods:   []Object{p("a"), p("b"), p("c")},
+			pods:   []observed.Object{p("a"), p("b"), p("c")},
 			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
 			want: act("first delete a", "r delete b", "r delete c",
 				`r patch p1 <uid-b,uid-c> {"spec":{"release":["b","c"]}} after [1 2]`),
@@ -723,14 +726,14 @@ func TestRules(t *testing.T) {
 		"Gate": {
 			reason: "conditions come first",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Conditions = []string{"pods.items.size() > 1"} },
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonConditionsNotMet},
 		},
 		"MaxActions": {
 			reason: "over a limit nothing is done, and the plan says what it would have been",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 1} },
 			want: want{
 				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxActions",
@@ -745,7 +748,7 @@ func TestRules(t *testing.T) {
 					r.Name, r.Actions = "look", []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}
 				}),
 			},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 1, MaxPercent: 100} },
 			want:   act("r patch a {}", "r delete a after [0]", "look report a"),
 		},
@@ -756,7 +759,7 @@ func TestRules(t *testing.T) {
 				release.Object = "pools.items[0]"
 				r.Actions = []v1alpha1.RuleAction{release}
 			})},
-			pods: []Object{p("a"), p("b"), p("c")},
+			pods: []observed.Object{p("a"), p("b"), p("c")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				in.Snapshot[2], w.Limits = poolsSeen(pool("p1")), &v1alpha1.Limits{MaxActions: 2}
 			},
@@ -767,7 +770,7 @@ func TestRules(t *testing.T) {
 		"MaxActionsOfTheLastHour": {
 			reason: "what was done counts, as long as per says",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 2, Per: "30m"}
 				in.Done = limits.Done{
@@ -780,7 +783,7 @@ func TestRules(t *testing.T) {
 		"MaxActionsCountsAnObjectOnce": {
 			reason: "what was patched and is deleted now is one object, and so is one that was patched twice",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 2}
 				in.Done = limits.Done{
@@ -793,7 +796,7 @@ func TestRules(t *testing.T) {
 		"MaxActionsAddsItems": {
 			reason: "what an object has stood for and stands for now is counted together",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxActions: 3}
 				in.Done = limits.Done{
@@ -810,7 +813,7 @@ func TestRules(t *testing.T) {
 					r.Name, r.ForEach, r.Actions = "n", "nodes.items", []v1alpha1.RuleAction{patches("{}")}
 				}),
 			},
-			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			pods:   []observed.Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxPercent: 50} },
 			want: want{
 				Verdict: v1alpha1.VerdictBlocked, Reason: v1alpha1.ReasonLimitExceeded, Tripped: "maxPercent",
@@ -820,14 +823,14 @@ func TestRules(t *testing.T) {
 		"MaxPercentJust": {
 			reason: "at the limit is not over it",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name in ["a", "b"]` })},
-			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			pods:   []observed.Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(_ *Input, w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxPercent: 50} },
 			want:   act("r delete a", "r delete b"),
 		},
 		"MaxPercentOfTheLastHour": {
 			reason: "what was deleted counts on both sides: 3 of 6 would be gone",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
-			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			pods:   []observed.Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxPercent: 49}
 				in.Done = limits.Done{{At: in.Now, UID: "x", Targets: []string{"pods"}}, {At: in.Now, UID: "y", Targets: []string{"pods"}}}
@@ -837,7 +840,7 @@ func TestRules(t *testing.T) {
 		"MaxPercentOfWhatIsStillThere": {
 			reason: "what was patched and is there counts on one side: 3 of 4 would be acted on",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.metadata.name == "a"` })},
-			pods:   []Object{p("a"), p("b"), p("c"), p("d")},
+			pods:   []observed.Object{p("a"), p("b"), p("c"), p("d")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Limits = &v1alpha1.Limits{MaxPercent: 70}
 				in.Done = limits.Done{
@@ -850,7 +853,7 @@ func TestRules(t *testing.T) {
 		"Backoff": {
 			reason: "what failed waits, and the others do not",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
@@ -860,42 +863,42 @@ func TestRules(t *testing.T) {
 		"IdlePatch": {
 			reason: "a patch that has changed nothing is not sent to the same version again, and leaves the object to later rules",
 			rules:  []v1alpha1.Rule{doing("r", patches(label)), doing("later", deletes())},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			change: idle,
 			want:   act(`r patch b {"metadata":{"labels":{"a":"b"}}}`, "later delete a"),
 		},
 		"OnlyIdlePatches": {
 			reason: "and there is nothing to do, if there is nothing else",
 			rules:  []v1alpha1.Rule{doing("r", patches(label))},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: idle,
 			want:   want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo},
 		},
 		"IdlePatchBeforeAnother": {
 			reason: "what comes after a patch waits for it, whatever it changes",
 			rules:  []v1alpha1.Rule{doing("r", patches(label), deletes())},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: idle,
 			want:   act(`r patch a {"metadata":{"labels":{"a":"b"}}}`, "r delete a after [0]"),
 		},
 		"OneOfTwoPatchesIsIdle": {
 			reason: "all patches of an item are sent while one of them is of use",
 			rules:  []v1alpha1.Rule{doing("r", patches(label), patches(`{"metadata": {"labels": {"c": "d"}}}`))},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: idle,
 			want:   act(`r patch a {"metadata":{"labels":{"a":"b"}}}`, `r patch a {"metadata":{"labels":{"c":"d"}}} after [0]`),
 		},
 		"IdlePatchAndReport": {
 			reason: "a report is made all the same",
 			rules:  []v1alpha1.Rule{doing("r", patches(label), v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: idle,
 			want:   act("r report a"),
 		},
 		"IdlePatchOfAnotherVersion": {
 			reason: "an object that has changed meanwhile waits, but not for long",
 			rules:  []v1alpha1.Rule{doing("r", patches(label))},
-			pods:   []Object{p("a"), p("b")},
+			pods:   []observed.Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Idle = idlepatches.Patches{}
 				in.Idle.NoteIdle(idlepatches.ID{UID: "uid-a", Rule: "r"}, "older", stringhash.SumOf("another"), in.Now)
@@ -906,7 +909,7 @@ func TestRules(t *testing.T) {
 		"OnlyBackoff": {
 			reason: "and is what is said, where there is nothing else",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
 				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
@@ -916,7 +919,7 @@ func TestRules(t *testing.T) {
 		"Unstable": {
 			reason: "an object that always changes is called so",
 			rules:  []v1alpha1.Rule{rule()},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
 				for !in.Backoff["uid-a"].IsUnstable() {
@@ -932,7 +935,7 @@ func TestRules(t *testing.T) {
 				release.Object = "pools.items[0]"
 				r.Actions = []v1alpha1.RuleAction{deletes(), release}
 			})},
-			pods: []Object{p("a"), p("b")},
+			pods: []observed.Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Snapshot[2] = poolsSeen(pool("p1"))
 				in.Failed = map[ItemKey]bool{{"r", "uid-a"}: true}
@@ -942,7 +945,7 @@ func TestRules(t *testing.T) {
 		"Only": {
 			reason: "others than those that are asked for count, and are left alone",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Keep = keep(1) })},
-			pods:   []Object{p("a"), p("b"), p("c")},
+			pods:   []observed.Object{p("a"), p("b"), p("c")},
 			change: func(in *Input, w *v1alpha1.Work) {
 				w.Targets[0].Delete = true
 				in.Only = map[ItemKey]bool{{"r", "uid-b"}: true, {"r", "uid-c"}: true}
@@ -952,7 +955,7 @@ func TestRules(t *testing.T) {
 		"Params": {
 			reason: "parameters that are durations are those",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "params.wait" })},
-			pods:   []Object{p("a")},
+			pods:   []observed.Object{p("a")},
 			change: func(_ *Input, w *v1alpha1.Work) {
 				w.Parameters, w.Durations = raw(`{"wait": "2m"}`), []string{"wait"}
 			},
@@ -962,12 +965,12 @@ func TestRules(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			work := cluster(tc.rules...)
-			in := Input{Now: born.Add(24 * time.Hour), Protection: Protection{Namespaces: []string{"kube-system"}}, Snapshot: make(Snapshot, 3)}
+			in := Input{Now: born.Add(24 * time.Hour), Protection: Protection{Namespaces: []string{"kube-system"}}, Snapshot: make(observed.Snapshot, 3)}
 			if tc.change != nil {
 				tc.change(&in, work)
 			}
 			base := over(t, work, tc.pods...)
-			if in.Snapshot[2].State == Complete {
+			if in.Snapshot[2].State == observed.Complete {
 				base.Snapshot[2] = in.Snapshot[2]
 			}
 			in.Owner, in.Spec, in.Programs, in.Snapshot = base.Owner, base.Spec, base.Programs, base.Snapshot

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/ownerpatches"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
@@ -54,7 +55,7 @@ type Step struct {
 	// Groups are the groups of these items, each once, as groupBy gives them: "" without it. For targets.<name> there are none.
 	Groups []string
 	// Object is what is acted on, at its ResourceVersion. Without a name if an item that is no object is reported.
-	Object Object
+	Object observed.Object
 	Verb   Verb
 	// Grace is how many seconds the object has to end, by delete and evict; nil: as many as it says itself.
 	Grace *int64
@@ -136,16 +137,6 @@ type ItemKey struct{ Rule, Key string }
 
 // Sum stands for the item, whichever rule it is of.
 func (k ItemKey) Sum() stringhash.Sum { return stringhash.SumOf(k.Rule + "\x00" + k.Key) } // no name of a rule has the character
-
-// Read is a live read that a decision depends on.
-type Read struct {
-	// Target is the index of the target that the object belongs to.
-	Target int
-	// Namespace and Name are those of the object.
-	Namespace, Name string
-	// All says that the whole target is read, whatever it is: then there is no name.
-	All bool
-}
 
 // Withheld is a step that is not carried out, because its object is protected.
 type Withheld struct {

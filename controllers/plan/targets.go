@@ -6,11 +6,11 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // targetValues is what expressions see of the targets.
@@ -26,14 +26,14 @@ func (in *Input) targetValues() map[string]any {
 	return out
 }
 
-func targetValue(t *v1alpha1.ClusterTarget, seen *Target) any {
+func targetValue(t *v1alpha1.ClusterTarget, seen *observed.Target) any {
 	if t.Reference.Name != "" {
-		if seen.State != Complete || len(seen.Objects) == 0 {
+		if seen.State != observed.Complete || len(seen.Objects) == 0 {
 			return nil
 		}
 		return seen.Objects[0].Value
 	}
-	if seen.State != Complete {
+	if seen.State != observed.Complete {
 		return nil
 	}
 	items := make([]any, len(seen.Objects))
@@ -63,7 +63,7 @@ func (in *Input) addTargetSteps(d *decider) {
 				}
 				d.claimed[id] = ""
 				if is {
-					o = s.ownObject(o)
+					o = s.OwnObject(o)
 				}
 				in.addTargetStep(d, Step{
 					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o,
@@ -88,73 +88,19 @@ func (in *Input) addTargetStep(d *decider, s Step) {
 }
 
 // ListSeenObjects are the objects that conditions see.
-func (in *Input) ListSeenObjects() map[types.UID]Seen {
-	out := map[types.UID]Seen{}
+func (in *Input) ListSeenObjects() map[types.UID]observed.Seen {
+	out := map[types.UID]observed.Seen{}
 	for i := range in.Spec.Targets {
 		if !in.Spec.Targets[i].IsIncluded() {
 			continue
 		}
 		for _, o := range in.Snapshot[i].Objects {
 			id := o.Identify()
-			out[id] = append(out[id], SeenIn{Target: i, Object: o})
+			out[id] = append(out[id], observed.SeenIn{Target: i, Object: o})
 		}
 	}
 	return out
 }
-
-// TargetsOf are the targets in which an object stands, as whichever resource.
-func (s Snapshot) TargetsOf(o *Object) []int {
-	var out []int
-	for t := range s {
-		if n, there := searchObject(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].Identify() == o.Identify() {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// ReleaseState is what a Helm release is like.
-type ReleaseState int
-
-const (
-	// ReleaseUnknown was not read.
-	ReleaseUnknown ReleaseState = iota
-	// ReleaseGone does not exist.
-	ReleaseGone
-	// ReleaseDeployed is there, and nobody is at it.
-	ReleaseDeployed
-	// ReleaseUninstalling is being uninstalled, or was left so, by whomever.
-	ReleaseUninstalling
-	// ReleasePending is being installed, upgraded or rolled back.
-	ReleasePending
-)
-
-// Release is a Helm release as it was read.
-type Release struct {
-	State    ReleaseState
-	Name     string
-	Revision int64
-	// UID is that of the Secret that holds the revision.
-	UID           types.UID
-	FirstDeployed time.Time
-	// Mark says on the Secret who has begun to uninstall it, if anything does, and Begun that it is the mark of the open run:
-	// this operator has.
-	Mark  string
-	Begun bool
-	// Digest is a fingerprint of what its uninstall would delete and run.
-	Digest string
-	// HasHooks says that uninstalling it runs hooks, and HooksBlocked why these cannot be run; empty if they can.
-	HasHooks     bool
-	HooksBlocked string
-	// Rights are those that it takes to delete what its uninstall would delete, and HookRights those to run its hooks: in
-	// order, one for each verb, resource and namespace. RequiredRights is what an author needs of them.
-	Rights, HookRights []Right
-	// Blocked is a reason of api/v1alpha1 for which it must not be uninstalled, and Detail says it in words.
-	Blocked, Detail string
-}
-
-// HasBegun says that the release is being uninstalled, and that the open run has begun that.
-func (r *Release) HasBegun() bool { return r.State == ReleaseUninstalling && r.Begun }
 
 // releaseStep adds the release, or says for which reason it blocks the plan.
 func (in *Input) releaseStep(p *Plan) (reason, detail string) {
@@ -166,11 +112,11 @@ func (in *Input) releaseStep(p *Plan) (reason, detail string) {
 	switch {
 	case protected != "":
 		return v1alpha1.ReasonProtected, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, protected)
-	case rel.State == ReleaseGone:
+	case rel.State == observed.ReleaseGone:
 		return "", ""
 	case rel.Blocked != "":
 		return rel.Blocked, rel.Detail
-	case rel.State == ReleasePending:
+	case rel.State == observed.ReleasePending:
 		return v1alpha1.ReasonReleasePending, fmt.Sprintf("Release %q is being installed, upgraded or rolled back.", h.Release)
 	case rel.HasHooks && rel.HooksBlocked != "" && !h.DisableHooks:
 		return v1alpha1.ReasonReleaseHasHooks, fmt.Sprintf("Release %q is not uninstalled: %s.", h.Release, rel.HooksBlocked)

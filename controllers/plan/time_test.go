@@ -14,10 +14,11 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // aged is a Pod that was created with the Cleaner.
-func aged(o *Object) {
+func aged(o *observed.Object) {
 	o.Value["metadata"].(map[string]any)["creationTimestamp"] = born.Format(time.RFC3339)
 }
 
@@ -152,8 +153,8 @@ func TestNextIsTheMomentAtWhichTimeAloneDecides(t *testing.T) {
 
 // What is asked about items has its moment as what conditions say has: each item its own, and the earliest counts.
 func TestLookIsTheMomentAtWhichTimeAloneChangesAnItem(t *testing.T) {
-	older := func(hours int) func(*Object) {
-		return func(o *Object) {
+	older := func(hours int) func(*observed.Object) {
+		return func(o *observed.Object) {
 			o.Value["apiVersion"], o.Value["kind"] = "v1", "Pod"
 			metadata := o.Value["metadata"].(map[string]any)
 			metadata["namespace"], metadata["creationTimestamp"] = "shop", born.Add(-time.Duration(hours)*time.Hour).Format(time.RFC3339)
@@ -340,7 +341,7 @@ func TestSteady(t *testing.T) {
 			w.Conditions = []string{"false"}
 			return w
 		}(), want: -1},
-		"NotRead": {reason: "nor while nobody knows what there is", work: later("true"), change: func(in *Input) { in.Snapshot[0].State = Unsynced }, want: -1},
+		"NotRead": {reason: "nor while nobody knows what there is", work: later("true"), change: func(in *Input) { in.Snapshot[0].State = observed.Unsynced }, want: -1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // describeEntry is an entry in one line.
@@ -92,7 +93,7 @@ func TestTraceOfNoRule(t *testing.T) {
 	if n := len(in.Trace.ListEntries()); n != 1 {
 		t.Fatalf("%d entries", n)
 	}
-	in.Snapshot[0].State, in.Snapshot[0].Detail = Failed, "no answer"
+	in.Snapshot[0].State, in.Snapshot[0].Detail = observed.Failed, "no answer"
 	if p := ComputePlan(t.Context(), in); p.RulesEvaluated || len(in.Trace.ListEntries()) > 0 {
 		t.Errorf("rules are evaluated: %t, and the trace has %v", p.RulesEvaluated, in.Trace.ListEntries())
 	}

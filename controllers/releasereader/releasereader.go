@@ -15,11 +15,12 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // ReadWanted reads the release that the spec of a Cleaner names; nil if it wants none uninstalled. It reads with the identity in config,
 // and judges as if the Cleaner's ServiceAccount did. The Release says what cannot be read, or must not be uninstalled.
-func ReadWanted(ctx context.Context, config *rest.Config, namespace string, work *v1alpha1.Work, protection plan.Protection) (*plan.Release, error) {
+func ReadWanted(ctx context.Context, config *rest.Config, namespace string, work *v1alpha1.Work, protection plan.Protection) (*observed.Release, error) {
 	o := helm.Options{Config: config, Protection: protection, Clock: clock.RealClock{}}
 	if work.ServiceAccount != nil {
 		o.ServiceAccount = types.NamespacedName{Namespace: namespace, Name: work.ServiceAccount.Name}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // apiServer answers each request the same, and knows what was asked, and as whom.
@@ -48,13 +49,13 @@ func TestReadWanted(t *testing.T) {
 		status  int
 		body    string
 		nothing bool
-		state   plan.ReleaseState
+		state   observed.ReleaseState
 		blocked string
 		detail  string
 	}{
 		"NoHelm":    {reason: "nothing says which", status: 200, body: none, nothing: true},
 		"NotWanted": {reason: "it is named, and stays", helm: &v1alpha1.Helm{Release: "shop"}, status: 200, body: none, nothing: true},
-		"Gone":      {reason: "there is none", helm: &v1alpha1.Helm{Release: "shop", Delete: true}, status: 200, body: none, state: plan.ReleaseGone},
+		"Gone":      {reason: "there is none", helm: &v1alpha1.Helm{Release: "shop", Delete: true}, status: 200, body: none, state: observed.ReleaseGone},
 		"Forbidden": {
 			reason: "who asks may not read it", helm: &v1alpha1.Helm{Release: "shop", Delete: true}, status: 403, body: denied,
 			blocked: v1alpha1.ReasonAccessDenied, detail: "you may not",

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -29,7 +29,7 @@ func ListForAccount(namespace string, spec *v1alpha1.Work, o validation.Options)
 // ListOfAccount returns those of the rights of an author that the account needs too: it does not impersonate itself, and while a kind is not
 // served, no right can name its resource. Of very many it returns the first ones: what is said about them is a warning.
 func ListOfAccount(all []Right) []Right {
-	out := slices.DeleteFunc(slices.Clone(all), func(r Right) bool { return r.Verb == "impersonate" || r.Resource == plan.AllResources })
+	out := slices.DeleteFunc(slices.Clone(all), func(r Right) bool { return r.Verb == "impersonate" || r.Resource == observed.AllResources })
 	return out[:min(len(out), maxAccountReviews)]
 }
 

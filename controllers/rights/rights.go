@@ -21,7 +21,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // RetryAfter is how soon a right that was missing is asked about again.
@@ -31,7 +31,7 @@ const RetryAfter = 30 * time.Second
 const maxReviews = 16
 
 // Right is one action on one kind, as the API server reviews it.
-type Right = plan.Right
+type Right = observed.Right
 
 // ListRequired lists the rights that a Cleaner or a ClusterCleaner makes use of, each once and in order: its author must have them. A
 // target is read, and its objects' names appear in the status, whether expressions see it or not. What a rule does must be
@@ -56,7 +56,7 @@ func ListRequired(namespace string, spec *v1alpha1.Work, o validation.Options) [
 	}
 	all = append(all, listAccountRights(namespace, spec)...)
 	all = append(all, listSecretRights(namespace, spec)...)
-	slices.SortFunc(all, plan.CompareRights)
+	slices.SortFunc(all, observed.CompareRights)
 	return slices.Compact(all)
 }
 
@@ -120,7 +120,7 @@ func listAccountRights(namespace string, spec *v1alpha1.Work) []Right {
 
 // NewRightToEverything returns the right to do everything.
 func NewRightToEverything() Right {
-	return Right{Verb: plan.Everything, Group: plan.Everything, Resource: plan.Everything}
+	return Right{Verb: observed.Everything, Group: observed.Everything, Resource: observed.Everything}
 }
 
 func newImpersonateRight(namespace, account string) Right {
@@ -171,7 +171,7 @@ func actionVerb(a *v1alpha1.RuleAction) (verb, subresource string) {
 // listTargetRights returns the right to one use of a target, in each of the namespaces that it names, or in all.
 func listTargetRights(namespace string, spec *v1alpha1.Work, u use, served []validation.ServedKind, each bool) []Right {
 	r := &spec.Targets[u.target].Reference
-	one := Right{Verb: u.verb, Group: r.APIGroup, Resource: cmp.Or(served[u.target].Resource, plan.AllResources), Subresource: u.subresource, Name: r.Name}
+	one := Right{Verb: u.verb, Group: r.APIGroup, Resource: cmp.Or(served[u.target].Resource, observed.AllResources), Subresource: u.subresource, Name: r.Name}
 	switch {
 	case !served[u.target].Namespaced: // or not known yet
 		return []Right{one}

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Clone returns the objects as they are now: changes of one do not show in the other. Both serve the same kinds, and share what objects
 // contain.
 func (s *Objects) Clone() *Objects {
 	out := *s
-	out.objects = make(map[schema.GroupResource][]plan.Object, len(s.objects))
+	out.objects = make(map[schema.GroupResource][]observed.Object, len(s.objects))
 	for r, list := range s.objects {
 		out.objects[r] = slices.Clone(list)
 	}
@@ -29,8 +29,8 @@ func (s *Objects) Clone() *Objects {
 }
 
 // EachObject goes through all objects, in the same order each time. Nothing may be added or removed meanwhile.
-func (s *Objects) EachObject() iter.Seq[*plan.Object] {
-	return func(yield func(*plan.Object) bool) {
+func (s *Objects) EachObject() iter.Seq[*observed.Object] {
+	return func(yield func(*observed.Object) bool) {
 		for _, r := range slices.SortedFunc(maps.Keys(s.objects), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
 			for i := range s.objects[r] {
 				if !yield(&s.objects[r][i]) {
@@ -42,7 +42,7 @@ func (s *Objects) EachObject() iter.Seq[*plan.Object] {
 }
 
 // FindObject returns an object by its UID; nil if there is none.
-func (s *Objects) FindObject(uid types.UID) *plan.Object {
+func (s *Objects) FindObject(uid types.UID) *observed.Object {
 	for o := range s.EachObject() {
 		if o.UID == uid {
 			return o
@@ -67,6 +67,6 @@ func (s *Objects) ReplaceObject(uid types.UID, content map[string]any) bool {
 // RemoveObjects removes objects by their UIDs.
 func (s *Objects) RemoveObjects(gone map[types.UID]bool) {
 	for r, list := range s.objects {
-		s.objects[r] = slices.DeleteFunc(list, func(o plan.Object) bool { return gone[o.UID] })
+		s.objects[r] = slices.DeleteFunc(list, func(o observed.Object) bool { return gone[o.UID] })
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // namesOf lists all objects, in their order.
@@ -65,7 +65,7 @@ func TestCloneChangesByItself(t *testing.T) {
 	}
 	target := &v1alpha1.ClusterTarget{}
 	target.Reference.Version, target.Reference.Kind = "v1", "Pod"
-	if got := readTarget(t.Context(), first, "", target); got.State != plan.Complete {
+	if got := readTarget(t.Context(), first, "", target); got.State != observed.Complete {
 		t.Errorf("the original has a Pod that cannot be read: %s", got.Detail)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // fieldReader reads the value that a field selector compares, out of a whole object.
@@ -149,7 +149,7 @@ func NeedsValue(s fields.Selector) bool {
 }
 
 // MatchesObject says that an object's fields match a selector that has passed CheckSelector.
-func (l FieldLabels) MatchesObject(s fields.Selector, o *plan.Object) bool {
+func (l FieldLabels) MatchesObject(s fields.Selector, o *observed.Object) bool {
 	for _, q := range s.Requirements() {
 		if (l.readValue(q.Field, o) == q.Value) == (q.Operator == selection.NotEquals) {
 			return false
@@ -158,7 +158,7 @@ func (l FieldLabels) MatchesObject(s fields.Selector, o *plan.Object) bool {
 	return true
 }
 
-func (l FieldLabels) readValue(label string, o *plan.Object) string {
+func (l FieldLabels) readValue(label string, o *observed.Object) string {
 	switch label {
 	case metav1.ObjectNameField:
 		return o.Name

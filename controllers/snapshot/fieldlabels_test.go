@@ -16,11 +16,11 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // objectOf reads an object of a manifest.
-func objectOf(t *testing.T, manifest string) plan.Object {
+func objectOf(t *testing.T, manifest string) observed.Object {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(manifest), &u.Object); err != nil {
@@ -171,7 +171,7 @@ func TestSelectorsMatchAsThoseOfTheAPIServer(t *testing.T) {
 	l := CustomFieldLabels(true, paths)
 	value := rapid.SampledFrom([]string{"", "a", "b", "1"})
 	rapid.Check(t, func(t *rapid.T) {
-		o := plan.Object{Ref: plan.Ref{Namespace: value.Draw(t, "namespace"), Name: value.Draw(t, "name")}, Value: map[string]any{}}
+		o := observed.Object{Ref: observed.Ref{Namespace: value.Draw(t, "namespace"), Name: value.Draw(t, "name")}, Value: map[string]any{}}
 		set := fields.Set{"metadata.namespace": o.Namespace, "metadata.name": o.Name}
 		for _, p := range paths {
 			if rapid.Bool().Draw(t, "has "+p) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var _ Reader = (*Objects)(nil)
@@ -27,7 +27,7 @@ var _ Reader = (*Objects)(nil)
 type Objects struct {
 	served      map[schema.GroupVersion][]metav1.APIResource
 	fieldLabels map[schema.GroupVersionResource]FieldLabels
-	objects     map[schema.GroupResource][]plan.Object
+	objects     map[schema.GroupResource][]observed.Object
 	failures    map[schema.GroupResource]readFailure
 	// unread says why of some objects only the metadata is known, by their UIDs.
 	unread map[types.UID]error
@@ -36,7 +36,7 @@ type Objects struct {
 
 // readFailure is why a kind cannot be read.
 type readFailure struct {
-	state  plan.TargetState
+	state  observed.TargetState
 	detail string
 }
 
@@ -45,7 +45,7 @@ func NewObjects() *Objects {
 	return &Objects{
 		served:      map[schema.GroupVersion][]metav1.APIResource{},
 		fieldLabels: map[schema.GroupVersionResource]FieldLabels{},
-		objects:     map[schema.GroupResource][]plan.Object{},
+		objects:     map[schema.GroupResource][]observed.Object{},
 		failures:    map[schema.GroupResource]readFailure{},
 		unread:      map[types.UID]error{},
 	}
@@ -77,7 +77,7 @@ func (s *Objects) FindResource(gv schema.GroupVersion, kind string) (gvr schema.
 }
 
 // SetFailure says that the objects of a resource could not be read, and why.
-func (s *Objects) SetFailure(r schema.GroupResource, state plan.TargetState, detail string) {
+func (s *Objects) SetFailure(r schema.GroupResource, state observed.TargetState, detail string) {
 	s.failures[r] = readFailure{state: state, detail: detail}
 }
 
@@ -125,9 +125,9 @@ func (s *Objects) SortObjects() error {
 	s.sorted = true
 	for _, r := range slices.SortedFunc(maps.Keys(s.objects), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }) {
 		list := s.objects[r]
-		slices.SortStableFunc(list, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
+		slices.SortStableFunc(list, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
 		for i := 1; i < len(list); i++ {
-			if plan.CompareNames(&list[i-1].Ref, &list[i].Ref) == 0 {
+			if observed.CompareNames(&list[i-1].Ref, &list[i].Ref) == 0 {
 				return fmt.Errorf("%s is there twice", DescribeScope(r, list[i].Namespace != "", list[i].Namespace, list[i].Name))
 			}
 		}
@@ -136,22 +136,22 @@ func (s *Objects) SortObjects() error {
 }
 
 // Read answers a query. It must not be called before SortObjects.
-func (s *Objects) Read(_ context.Context, q Query) plan.Target {
+func (s *Objects) Read(_ context.Context, q Query) observed.Target {
 	if !s.sorted {
-		return plan.Target{State: plan.Unsynced, Detail: "waiting for the first list of the objects"}
+		return observed.Target{State: observed.Unsynced, Detail: "waiting for the first list of the objects"}
 	}
 	gv := schema.GroupVersion{Group: q.Group, Version: q.Version}
 	gvr, namespaced := s.FindResource(gv, q.Kind)
 	if gvr.Resource == "" {
-		return plan.Target{State: plan.NoSuchKind, Detail: fmt.Sprintf("kind %q of %s is not served", q.Kind, gv)}
+		return observed.Target{State: observed.NoSuchKind, Detail: fmt.Sprintf("kind %q of %s is not served", q.Kind, gv)}
 	}
-	t := plan.Target{State: plan.Complete, Resource: gvr, Namespaced: namespaced}
+	t := observed.Target{State: observed.Complete, Resource: gvr, Namespaced: namespaced}
 	if trouble, ok := s.failures[gvr.GroupResource()]; ok {
 		t.State, t.Detail = trouble.state, trouble.detail
 		return t
 	}
 	if wrong := q.CheckScope(gvr.GroupResource(), namespaced); wrong != "" {
-		t.State, t.Detail = plan.Failed, wrong
+		t.State, t.Detail = observed.Failed, wrong
 		return t
 	}
 	chosen, problem := s.newNamespaceFilter(&q)
@@ -161,7 +161,7 @@ func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 	}
 	fieldLabels := s.fieldLabels[gvr]
 	if wrong := fieldLabels.CheckSelector(gvr.GroupResource(), q.Fields); wrong != "" {
-		t.State, t.Detail = plan.Failed, wrong
+		t.State, t.Detail = observed.Failed, wrong
 		return t
 	}
 	for _, o := range s.objects[gvr.GroupResource()] {
@@ -171,7 +171,7 @@ func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 		selected, unread := s.matchObject(&q, fieldLabels, &o)
 		switch {
 		case unread != nil:
-			t.State, t.Objects = plan.Failed, nil
+			t.State, t.Objects = observed.Failed, nil
 			t.Detail = fmt.Sprintf("cannot read %s: %v", DescribeScope(gvr.GroupResource(), namespaced, o.Namespace, o.Name), unread)
 			return t
 		case !selected:
@@ -186,7 +186,7 @@ func (s *Objects) Read(_ context.Context, q Query) plan.Target {
 
 // matchObject says whether a query selects an object of its namespaces. It errs on one that the query may select, and needs more of than is
 // known.
-func (s *Objects) matchObject(q *Query, l FieldLabels, o *plan.Object) (selected bool, err error) {
+func (s *Objects) matchObject(q *Query, l FieldLabels, o *observed.Object) (selected bool, err error) {
 	if (q.Name != "" && q.Name != o.Name) || !q.Labels.Matches(labels.Set(o.Labels)) {
 		return false, nil
 	}
@@ -214,7 +214,7 @@ func (s *Objects) newNamespaceFilter(q *Query) (func(namespace string) bool, *re
 	if t, ok := s.failures[r]; ok {
 		return nil, &t
 	}
-	known := map[string]*plan.Object{}
+	known := map[string]*observed.Object{}
 	for i := range s.objects[r] {
 		known[s.objects[r][i].Name] = &s.objects[r][i]
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func objectsOf(t *testing.T, manifests ...string) *Objects {
@@ -39,7 +39,7 @@ func objectsOf(t *testing.T, manifests ...string) *Objects {
 }
 
 // readTarget reads one target, as a whole.
-func readTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) plan.Target {
+func readTarget(ctx context.Context, r Reader, namespace string, t *v1alpha1.ClusterTarget) observed.Target {
 	return NewQueries(namespace, &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{*t}}).ReadTarget(ctx, r, 0)
 }
 
@@ -59,7 +59,7 @@ func TestObjects(t *testing.T) {
 		reference string
 		fail      bool
 		want      []string
-		state     plan.TargetState
+		state     observed.TargetState
 		detail    string
 	}{
 		"All":              {reason: "By namespace and name.", reference: "{version: v1, kind: pod}", want: []string{"db/a", "default/c", "web/a", "web/b"}},
@@ -69,20 +69,20 @@ func TestObjects(t *testing.T) {
 		"Missing":          {reason: "None of that name.", namespace: "db", reference: "{version: v1, kind: Pod, name: b}"},
 		"Labels":           {reason: "By labels.", reference: "{version: v1, kind: Pod, matchLabels: {app: x}}", want: []string{"web/b"}},
 		"Fields":           {reason: "By fields that the kind has.", reference: "{version: v1, kind: Pod, fieldSelector: status.phase=Failed}", want: []string{"db/a", "web/a"}},
-		"NoSuchField":      {reason: "An API server refuses others.", reference: "{version: v1, kind: Pod, fieldSelector: spec.color=red}", state: plan.Failed, detail: `pods cannot be selected by field "spec.color"`},
+		"NoSuchField":      {reason: "An API server refuses others.", reference: "{version: v1, kind: Pod, fieldSelector: spec.color=red}", state: observed.Failed, detail: `pods cannot be selected by field "spec.color"`},
 		"DefinedField":     {reason: "Definitions add fields.", reference: "{apiGroup: example.com, version: v1, kind: Widget, fieldSelector: spec.color=red}", want: []string{"web/w"}},
 		"Namespaces":       {reason: "In chosen namespaces.", reference: "{version: v1, kind: Pod, namespaces: [db, default], excludeNamespaces: [default]}", want: []string{"db/a"}},
 		"Selector":         {reason: "Or in those with labels.", reference: "{version: v1, kind: Pod, namespaceSelector: {matchLabels: {tier: preview}}}", want: []string{"web/a", "web/b"}},
-		"SelectorUnread":   {reason: "Of which nobody knows if they cannot be read.", reference: "{version: v1, kind: Pod, namespaceSelector: {matchLabels: {tier: preview}}}", fail: true, state: plan.Forbidden, detail: "you may not"},
-		"Misplaced":        {reason: "Nodes are in no namespace.", reference: "{version: v1, kind: Namespace, namespaces: [db]}", state: plan.Failed, detail: "cluster-scoped"},
-		"NotServed":        {reason: "Of a version that is not there.", reference: "{version: v2, kind: Pod}", state: plan.NoSuchKind, detail: `kind "Pod" of v2 is not served`},
-		"UnreadIsNotEmpty": {reason: "What cannot be read is not empty.", reference: "{version: v1, kind: Namespace}", fail: true, state: plan.Forbidden, detail: "you may not"},
+		"SelectorUnread":   {reason: "Of which nobody knows if they cannot be read.", reference: "{version: v1, kind: Pod, namespaceSelector: {matchLabels: {tier: preview}}}", fail: true, state: observed.Forbidden, detail: "you may not"},
+		"Misplaced":        {reason: "Nodes are in no namespace.", reference: "{version: v1, kind: Namespace, namespaces: [db]}", state: observed.Failed, detail: "cluster-scoped"},
+		"NotServed":        {reason: "Of a version that is not there.", reference: "{version: v2, kind: Pod}", state: observed.NoSuchKind, detail: `kind "Pod" of v2 is not served`},
+		"UnreadIsNotEmpty": {reason: "What cannot be read is not empty.", reference: "{version: v1, kind: Namespace}", fail: true, state: observed.Forbidden, detail: "you may not"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := objectsOf(t, manifests...)
 			if tc.fail {
-				o.SetFailure(schema.GroupResource{Resource: "namespaces"}, plan.Forbidden, "you may not")
+				o.SetFailure(schema.GroupResource{Resource: "namespaces"}, observed.Forbidden, "you may not")
 			}
 			if err := o.SortObjects(); err != nil {
 				t.Fatal(err)
@@ -92,8 +92,8 @@ func TestObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := readTarget(t.Context(), o, tc.namespace, target)
-			if tc.state == plan.Unknown {
-				tc.state = plan.Complete
+			if tc.state == observed.Unknown {
+				tc.state = observed.Complete
 			}
 			if got.State != tc.state || !strings.Contains(got.Detail, tc.detail) {
 				t.Errorf("%s\nis %s: %s", tc.reason, got.State, got.Detail)
@@ -130,7 +130,7 @@ func TestObjectsRefuse(t *testing.T) {
 		})
 	}
 	twice := objectsOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: a}}", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default}}")
-	if got := readTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != plan.Unsynced {
+	if got := readTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != observed.Unsynced {
 		t.Errorf("read before it is done, it is %s", got.State)
 	}
 	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
@@ -157,18 +157,18 @@ func TestObjectsKeepWhatTheyAreTold(t *testing.T) {
 	for _, whole := range []bool{false, true} { // the second look is not told less by the first
 		one.IncludeWhenEvaluating = &whole
 		got := readTarget(t.Context(), o, "", one)
-		if got.State != plan.Complete || len(got.Objects) != 1 || (got.Objects[0].Value != nil) != whole || got.Objects[0].UID != "u" || got.Objects[0].ResourceVersion != "7" {
+		if got.State != observed.Complete || len(got.Objects) != 1 || (got.Objects[0].Value != nil) != whole || got.Objects[0].UID != "u" || got.Objects[0].ResourceVersion != "7" {
 			t.Errorf("all of it is read: %t; got %+v", whole, got)
 		}
 	}
 	one.Reference.FieldSelector = "spec.size=3"
-	if got := readTarget(t.Context(), o, "", one); got.State != plan.Failed {
+	if got := readTarget(t.Context(), o, "", one); got.State != observed.Failed {
 		t.Errorf("a field that was not made known first selects: %+v", got)
 	}
 	if err := o.AddObject(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "late"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := readTarget(t.Context(), o, "", one); got.State != plan.Unsynced {
+	if got := readTarget(t.Context(), o, "", one); got.State != observed.Unsynced {
 		t.Errorf("read while an object is added, it is %s", got.State)
 	}
 }
@@ -213,7 +213,7 @@ func TestObjectsThatAreUnread(t *testing.T) {
 			q.MetadataOnly = tc.metadata
 			got := q.read(t.Context(), o)
 			if tc.want == nil {
-				if want := `cannot read pods "deep" in namespace "web": it is odd`; got.State != plan.Failed || got.Detail != want || got.Objects != nil {
+				if want := `cannot read pods "deep" in namespace "web": it is odd`; got.State != observed.Failed || got.Detail != want || got.Objects != nil {
 					t.Errorf("got %s %q, want %q", got.State, got.Detail, want)
 				}
 				return
@@ -222,7 +222,7 @@ func TestObjectsThatAreUnread(t *testing.T) {
 			for _, found := range got.Objects {
 				places = append(places, found.Namespace+"/"+found.Name)
 			}
-			if diff := cmp.Diff(tc.want, places); got.State != plan.Complete || diff != "" {
+			if diff := cmp.Diff(tc.want, places); got.State != observed.Complete || diff != "" {
 				t.Errorf("got %s %q (-want +got):\n%s", got.State, got.Detail, diff)
 			}
 		})

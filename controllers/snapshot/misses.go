@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // maxMiss bounds what is repeated of a selector, in bytes: it can have thousands of values.
 const maxMiss = 200
 
 // FindNamed returns the object of a resource with this namespace and name; nil if there is none.
-func (s *Objects) FindNamed(r schema.GroupResource, namespace, name string) *plan.Object {
+func (s *Objects) FindNamed(r schema.GroupResource, namespace, name string) *observed.Object {
 	for i := range s.objects[r] {
 		if o := &s.objects[r][i]; o.Namespace == namespace && o.Name == name {
 			return o
@@ -42,7 +42,7 @@ func (s *Objects) ResolveShortName(gv schema.GroupVersion, name string) string {
 func (s *Objects) FindFailure(r schema.GroupResource) string { return s.failures[r].detail }
 
 // FindMiss says by what a query leaves an object out that is of its kind; empty if it selects the object.
-func (s *Objects) FindMiss(q *Query, o *plan.Object) string {
+func (s *Objects) FindMiss(q *Query, o *observed.Object) string {
 	if q.Name != "" && q.Name != o.Name {
 		return fmt.Sprintf("name: %s", q.Name)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // TestFindMiss asks what leaves a Pod out, and compares each answer with what a read selects.
@@ -93,7 +93,7 @@ func TestResolveShortName(t *testing.T) {
 // Why a kind cannot be read is known of this kind alone.
 func TestFindFailure(t *testing.T) {
 	world := NewObjects()
-	world.SetFailure(schema.GroupResource{Resource: "pods"}, plan.Forbidden, "you may not")
+	world.SetFailure(schema.GroupResource{Resource: "pods"}, observed.Forbidden, "you may not")
 	if got := world.FindFailure(schema.GroupResource{Resource: "pods"}); got != "you may not" {
 		t.Errorf("it is %q", got)
 	}

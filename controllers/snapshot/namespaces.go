@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Namespaces chooses namespaces. The zero value chooses all.
@@ -58,7 +58,7 @@ func (n *Namespaces) MatchesName(name string) bool {
 }
 
 // MatchesNamespace reports whether a namespace is selected. Nil is an unknown namespace: it has no labels that could match.
-func (n *Namespaces) MatchesNamespace(name string, namespace *plan.Object) bool {
+func (n *Namespaces) MatchesNamespace(name string, namespace *observed.Object) bool {
 	return n.MatchesName(name) && (n.Labels == nil || namespace != nil && n.Labels.Matches(labels.Set(namespace.Labels)))
 }
 
@@ -69,9 +69,9 @@ func (n *Namespaces) NewListQuery() Query {
 
 // ListSelected reads the selected Namespaces, and returns their names, which are never nil: that would be all of them. It changes the list that it
 // gets, which must be its own.
-func (n *Namespaces) ListSelected(ctx context.Context, r Reader) (selected plan.Target, names []string) {
+func (n *Namespaces) ListSelected(ctx context.Context, r Reader) (selected observed.Target, names []string) {
 	selected, names = r.Read(ctx, n.NewListQuery()), []string{}
-	selected.Objects = slices.DeleteFunc(selected.Objects, func(o plan.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
+	selected.Objects = slices.DeleteFunc(selected.Objects, func(o observed.Object) bool { return !n.MatchesNamespace(o.Name, &o) })
 	for i := range selected.Objects {
 		names = append(names, selected.Objects[i].Name)
 	}
@@ -79,9 +79,9 @@ func (n *Namespaces) ListSelected(ctx context.Context, r Reader) (selected plan.
 }
 
 // AreUnchanged says that two reads found the same objects at the same versions.
-func AreUnchanged(before, after plan.Target) bool {
-	return before.State == plan.Complete && after.State == plan.Complete &&
-		slices.EqualFunc(before.Objects, after.Objects, func(a, b plan.Object) bool { return a.Ref == b.Ref })
+func AreUnchanged(before, after observed.Target) bool {
+	return before.State == observed.Complete && after.State == observed.Complete &&
+		slices.EqualFunc(before.Objects, after.Objects, func(a, b observed.Object) bool { return a.Ref == b.Ref })
 }
 
 // NewNamespaceQuery asks for the metadata of one Namespace.

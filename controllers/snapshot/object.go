@@ -9,25 +9,25 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // FromUnstructured returns what decisions see of a whole object. It shares the content of u, which must not change afterwards.
-func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) plan.Object {
+func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) observed.Object {
 	o := fromObjectMeta(gvr, u)
 	o.Value = withoutManagedFields(u.Object)
 	return o
 }
 
 // FromMetadata returns what decisions see of an object whose metadata alone was read.
-func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) plan.Object {
+func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) observed.Object {
 	return fromObjectMeta(gvr, m)
 }
 
-func fromObjectMeta(gvr schema.GroupVersionResource, m metav1.Object) plan.Object {
+func fromObjectMeta(gvr schema.GroupVersionResource, m metav1.Object) observed.Object {
 	labels := m.GetLabels()
-	return plan.Object{
-		Ref: plan.Ref{
+	return observed.Object{
+		Ref: observed.Ref{
 			Resource: gvr, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
 		},
 		Labels:      labels,

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // What decisions see of an object is the same, whether all of it was read or its metadata alone.
@@ -22,35 +22,35 @@ func TestObjectsAreSeenTheSame(t *testing.T) {
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	now := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	base := metav1.ObjectMeta{Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
-	ref := plan.Ref{Resource: widgets, Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
+	ref := observed.Ref{Resource: widgets, Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
 	for name, tc := range map[string]struct {
 		reason string
 		change func(m *metav1.ObjectMeta)
-		want   plan.Object
+		want   observed.Object
 	}{
-		"Plain":      {"nothing is made up", func(*metav1.ObjectMeta) {}, plan.Object{Ref: ref}},
-		"Labels":     {"selectors look at them", func(m *metav1.ObjectMeta) { m.Labels = map[string]string{"a": "b"} }, plan.Object{Ref: ref, Labels: map[string]string{"a": "b"}}},
-		"Finalizers": {"they hold it", func(m *metav1.ObjectMeta) { m.Finalizers = []string{"b", "a"} }, plan.Object{Ref: ref, Finalizers: []string{"b", "a"}}},
-		"Going":      {"it was deleted", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, plan.Object{Ref: ref, Terminating: true}},
+		"Plain":      {"nothing is made up", func(*metav1.ObjectMeta) {}, observed.Object{Ref: ref}},
+		"Labels":     {"selectors look at them", func(m *metav1.ObjectMeta) { m.Labels = map[string]string{"a": "b"} }, observed.Object{Ref: ref, Labels: map[string]string{"a": "b"}}},
+		"Finalizers": {"they hold it", func(m *metav1.ObjectMeta) { m.Finalizers = []string{"b", "a"} }, observed.Object{Ref: ref, Finalizers: []string{"b", "a"}}},
+		"Going":      {"it was deleted", func(m *metav1.ObjectMeta) { m.DeletionTimestamp = &now }, observed.Object{Ref: ref, Terminating: true}},
 		"ByLabel": {
 			"its label protects it", func(m *metav1.ObjectMeta) { m.Labels = map[string]string{v1alpha1.ProtectKey: "true"} },
-			plan.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "true"}, Protected: true},
+			observed.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "true"}, Protected: true},
 		},
 		"ByAnnotation": {
 			"its annotation protects it too", func(m *metav1.ObjectMeta) { m.Annotations = map[string]string{v1alpha1.ProtectKey: "true"} },
-			plan.Object{Ref: ref, Protected: true},
+			observed.Object{Ref: ref, Protected: true},
 		},
 		"EitherProtects": {
 			"the one does not take back what the other says", func(m *metav1.ObjectMeta) {
 				m.Labels, m.Annotations = map[string]string{v1alpha1.ProtectKey: "true"}, map[string]string{v1alpha1.ProtectKey: "false"}
 			},
-			plan.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "true"}, Protected: true},
+			observed.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "true"}, Protected: true},
 		},
 		"OtherValues": {
 			"no other value does", func(m *metav1.ObjectMeta) {
 				m.Labels, m.Annotations = map[string]string{v1alpha1.ProtectKey: "True"}, map[string]string{v1alpha1.ProtectKey: "1"}
 			},
-			plan.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "True"}},
+			observed.Object{Ref: ref, Labels: map[string]string{v1alpha1.ProtectKey: "True"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

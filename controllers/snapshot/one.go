@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // ReadObject reads one object of a target's kind, and says whether the target stands for it. The owner is the namespace of the target's
@@ -19,16 +19,16 @@ import (
 // names others. It does not read objects that the target does not name: the right to read them was not reviewed.
 //
 // A Cleaner may leave the namespace empty, which is its own then. Cluster-scoped kinds ignore it.
-func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *plan.Object, matches bool, state plan.TargetState, detail string) {
+func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *observed.Object, matches bool, state observed.TargetState, detail string) {
 	q, err := NewQuery(owner, t)
 	if err != nil {
-		return nil, false, plan.Failed, err.Error()
+		return nil, false, observed.Failed, err.Error()
 	}
 	if name == "" {
-		return nil, false, plan.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
+		return nil, false, observed.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
 	}
 	if q.excludesObject(owner, namespace, name) {
-		return nil, false, plan.Complete, ""
+		return nil, false, observed.Complete, ""
 	}
 	one := q
 	one.Name, one.Namespaces, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
@@ -36,29 +36,29 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 		one.Namespace = namespace
 	}
 	seen, selected := readSelected(ctx, r, one, &q)
-	if seen.State != plan.Complete {
+	if seen.State != observed.Complete {
 		return nil, false, seen.State, seen.Detail
 	}
 	if wrong := q.checkReach(&seen, owner, one.Namespace, namespace, name); wrong != "" {
-		return nil, false, plan.Failed, wrong
+		return nil, false, observed.Failed, wrong
 	}
 	if len(seen.Objects) == 0 {
-		return nil, false, plan.Complete, ""
+		return nil, false, observed.Complete, ""
 	}
 	found = &seen.Objects[0]
 	matches = selected && q.selectsName(found, seen.Namespaced)
 	if !matches || !seen.Namespaced || q.Namespaces.SelectsAll() {
-		return found, matches, plan.Complete, ""
+		return found, matches, observed.Complete, ""
 	}
-	if matches, state, detail = readNamespaceMatch(ctx, r, &q, found.Namespace); state != plan.Complete {
+	if matches, state, detail = readNamespaceMatch(ctx, r, &q, found.Namespace); state != observed.Complete {
 		return nil, false, state, detail
 	}
-	return found, matches, plan.Complete, ""
+	return found, matches, observed.Complete, ""
 }
 
 // checkReach says why a target does not reach an object that was read: its kind has another scope, or the target belongs to a Cleaner,
 // which sees only its own namespace.
-func (q *Query) checkReach(seen *plan.Target, owner, own, namespace, name string) string {
+func (q *Query) checkReach(seen *observed.Target, owner, own, namespace, name string) string {
 	r := seen.Resource.GroupResource()
 	if wrong := q.CheckScope(r, seen.Namespaced); wrong != "" {
 		return wrong
@@ -70,32 +70,32 @@ func (q *Query) checkReach(seen *plan.Target, owner, own, namespace, name string
 }
 
 // selectsName says that a query names no object, or this one.
-func (q *Query) selectsName(o *plan.Object, namespaced bool) bool {
+func (q *Query) selectsName(o *observed.Object, namespaced bool) bool {
 	return q.Name == "" || q.Name == o.Name && (!namespaced || q.Namespace == o.Namespace)
 }
 
 // readNamespaceMatch says whether a query chooses a namespace, by its name and the labels that it has now.
-func readNamespaceMatch(ctx context.Context, r Reader, q *Query, namespace string) (matches bool, state plan.TargetState, detail string) {
-	var in *plan.Object
+func readNamespaceMatch(ctx context.Context, r Reader, q *Query, namespace string) (matches bool, state observed.TargetState, detail string) {
+	var in *observed.Object
 	if q.Namespaces.Labels != nil && q.Namespaces.MatchesName(namespace) {
 		seen := r.Read(ctx, NewNamespaceQuery(namespace))
-		if seen.State != plan.Complete {
+		if seen.State != observed.Complete {
 			return false, seen.State, seen.Detail
 		}
 		if len(seen.Objects) > 0 {
 			in = &seen.Objects[0]
 		}
 	}
-	return q.Namespaces.MatchesNamespace(namespace, in), plan.Complete, ""
+	return q.Namespaces.MatchesNamespace(namespace, in), observed.Complete, ""
 }
 
 // readSelected reads an object, and says whether it has the labels and fields that a query asks for. What fields there are
 // the API server knows: it is asked for them first, and for the object alone when they are not what they should be.
-func readSelected(ctx context.Context, r Reader, one Query, q *Query) (t plan.Target, selected bool) {
+func readSelected(ctx context.Context, r Reader, one Query, q *Query) (t observed.Target, selected bool) {
 	if !q.Fields.Empty() {
 		one.Labels, one.Fields = q.Labels, q.Fields
 		t = r.Read(ctx, one)
-		if t.State != plan.Complete || len(t.Objects) > 0 {
+		if t.State != observed.Complete || len(t.Objects) > 0 {
 			return t, true
 		}
 		one.Labels, one.Fields = labels.Everything(), fields.Everything()

@@ -20,13 +20,13 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // readerFunc is a Reader that is a function.
-type readerFunc func(Query) plan.Target
+type readerFunc func(Query) observed.Target
 
-func (f readerFunc) Read(_ context.Context, q Query) plan.Target { return f(q) }
+func (f readerFunc) Read(_ context.Context, q Query) observed.Target { return f(q) }
 
 // Each target is read, in the order of the spec. One that cannot be asked for is not read, and fails alone.
 func TestReadTargets(t *testing.T) {
@@ -34,11 +34,11 @@ func TestReadTargets(t *testing.T) {
 	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{*target(), *target(kind("Node")), *target(fielded("a=b=c=")), *target(func(r *v1alpha1.ClusterReference) { r.MatchExpressions = broken }), *target(kind("Job"))}}
 	spec.Targets[1].IncludeWhenEvaluating = new(false)
 	var asked []string
-	got := ReadTargets(t.Context(), readerFunc(func(q Query) plan.Target {
+	got := ReadTargets(t.Context(), readerFunc(func(q Query) observed.Target {
 		if asked = append(asked, q.Kind); q.MetadataOnly != (q.Kind == "Node") {
 			t.Errorf("of %s only metadata is read: %t", q.Kind, q.MetadataOnly)
 		}
-		return plan.Target{State: plan.Complete, Detail: q.Namespace + "/" + q.Kind}
+		return observed.Target{State: observed.Complete, Detail: q.Namespace + "/" + q.Kind}
 	}), "shop", spec)
 	var details []string
 	for _, s := range got {
@@ -56,20 +56,20 @@ func TestReadTargets(t *testing.T) {
 // A confirmation reads what expressions see and what is deleted, each for its own target, and no more at a time than it may.
 func TestReadForConfirmation(t *testing.T) {
 	spec := &v1alpha1.Work{}
-	want := plan.Snapshot{}
+	want := observed.Snapshot{}
 	for n := range 3 * readsAtATime {
 		one := target(named("", string(rune('a'+n))))
 		one.Delete, one.IncludeWhenEvaluating = n%3 == 0, new(n%2 == 0)
 		spec.Targets = append(spec.Targets, *one)
-		if seen := (plan.Target{State: plan.Complete, Detail: one.Reference.Name}); n%2 == 0 || n%3 == 0 {
+		if seen := (observed.Target{State: observed.Complete, Detail: one.Reference.Name}); n%2 == 0 || n%3 == 0 {
 			want = append(want, seen)
 		} else {
-			want = append(want, plan.Target{})
+			want = append(want, observed.Target{})
 		}
 	}
 	var mu sync.Mutex
 	running, most, full := 0, 0, make(chan struct{})
-	got := ReadForConfirmation(t.Context(), readerFunc(func(q Query) plan.Target {
+	got := ReadForConfirmation(t.Context(), readerFunc(func(q Query) observed.Target {
 		mu.Lock()
 		if running++; running == readsAtATime && most < readsAtATime {
 			close(full)
@@ -80,7 +80,7 @@ func TestReadForConfirmation(t *testing.T) {
 		mu.Lock()
 		running--
 		mu.Unlock()
-		return plan.Target{State: plan.Complete, Detail: q.Name}
+		return observed.Target{State: observed.Complete, Detail: q.Name}
 	}), "shop", spec, nil)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -89,7 +89,7 @@ func TestReadForConfirmation(t *testing.T) {
 		t.Errorf("%d were read at a time", most)
 	}
 	caught := contain.CatchPanic(func() {
-		ReadForConfirmation(t.Context(), readerFunc(func(Query) plan.Target { panic("odd") }), "shop", spec, nil)
+		ReadForConfirmation(t.Context(), readerFunc(func(Query) observed.Target { panic("odd") }), "shop", spec, nil)
 	})
 	if caught == nil || caught.Value != "odd" {
 		t.Errorf("a panic of a read is lost: %v", caught)
@@ -105,15 +105,15 @@ func TestEqualTargetsAreReadOnce(t *testing.T) {
 		*target(in()), *target(notIn("a")), *target(fielded("a=b")), *target(named("a", "x")), *target(kind("Job")),
 	}}
 	spec.Targets[10].IncludeWhenEvaluating, spec.Targets[10].Delete = new(false), true
-	for way, read := range map[string]func(Reader) plan.Snapshot{
-		"Watched": func(r Reader) plan.Snapshot { return ReadTargets(t.Context(), r, cluster, spec) },
-		"Live":    func(r Reader) plan.Snapshot { return ReadForConfirmation(t.Context(), r, cluster, spec, nil) },
+	for way, read := range map[string]func(Reader) observed.Snapshot{
+		"Watched": func(r Reader) observed.Snapshot { return ReadTargets(t.Context(), r, cluster, spec) },
+		"Live":    func(r Reader) observed.Snapshot { return ReadForConfirmation(t.Context(), r, cluster, spec, nil) },
 	} {
 		t.Run(way, func(t *testing.T) {
 			var reads atomic.Int32
-			got := read(readerFunc(func(Query) plan.Target {
+			got := read(readerFunc(func(Query) observed.Target {
 				n := reads.Add(1)
-				return plan.Target{State: plan.Complete, Objects: append(make([]plan.Object, 0, 9), plan.Object{Ref: plan.Ref{Name: strconv.Itoa(int(n))}})}
+				return observed.Target{State: observed.Complete, Objects: append(make([]observed.Object, 0, 9), observed.Object{Ref: observed.Ref{Name: strconv.Itoa(int(n))}})}
 			}))
 			first := map[string]int{}
 			var same []int // of each target the first with its list
@@ -139,16 +139,16 @@ func TestEqualTargetsAreReadOnce(t *testing.T) {
 
 // Nobody changes a list that others have too: whoever adds an object to it has one of its own.
 func TestSharedListsAreNotAddedTo(t *testing.T) {
-	r := ShareReads(readerFunc(func(Query) plan.Target {
-		return plan.Target{State: plan.Complete, Objects: append(make([]plan.Object, 0, 9), plan.Object{})}
+	r := ShareReads(readerFunc(func(Query) observed.Target {
+		return observed.Target{State: observed.Complete, Objects: append(make([]observed.Object, 0, 9), observed.Object{})}
 	}))
 	q, err := NewQuery("shop", target())
 	if err != nil {
 		t.Fatal(err)
 	}
 	one, other := r.Read(t.Context(), q).Objects, r.Read(t.Context(), q).Objects
-	_ = append(one, plan.Object{Ref: plan.Ref{Name: "mine"}})
-	if other = append(other, plan.Object{}); &one[0] == &other[0] {
+	_ = append(one, observed.Object{Ref: observed.Ref{Name: "mine"}})
+	if other = append(other, observed.Object{}); &one[0] == &other[0] {
 		t.Error("what is added to a list is added to that of others")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/celenv/usage"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // podTarget selects Pods.
@@ -120,7 +120,7 @@ func TestFieldsAreComparedWithWhatIsKept(t *testing.T) {
 			selector := fields.OneTermEqualSelector(label, "x")
 			kept := projectSelected(selector)
 			for n, content := range contents {
-				whole, part := &plan.Object{Value: content}, &plan.Object{Value: kept.ApplyToMap(content)}
+				whole, part := &observed.Object{Value: content}, &observed.Object{Value: kept.ApplyToMap(content)}
 				if want, got := labels.readValue(label, whole), labels.readValue(label, part); got != want {
 					t.Errorf("%s: %s of object %d is %q, and %q of what is kept", resource, label, n, want, got)
 				}

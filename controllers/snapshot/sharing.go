@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // queryKey is equal for queries that ask for the same.
@@ -39,27 +39,27 @@ type sharingReader struct {
 	from Reader
 
 	mu    sync.Mutex
-	reads map[queryKey]func() plan.Target
+	reads map[queryKey]func() observed.Target
 }
 
 // ShareReads returns a Reader that reads for equal queries once, for all callers, and gives all of them the same list. It is for reads that may
 // all be as old as the first one.
 func ShareReads(r Reader) Reader {
-	return &sharingReader{from: r, reads: map[queryKey]func() plan.Target{}}
+	return &sharingReader{from: r, reads: map[queryKey]func() observed.Target{}}
 }
 
 // Read answers a query. Those who ask while another one reads the same wait for it.
-func (r *sharingReader) Read(ctx context.Context, q Query) plan.Target {
+func (r *sharingReader) Read(ctx context.Context, q Query) observed.Target {
 	return r.findRead(ctx, q)()
 }
 
-func (r *sharingReader) findRead(ctx context.Context, q Query) func() plan.Target {
+func (r *sharingReader) findRead(ctx context.Context, q Query) func() observed.Target {
 	key := q.makeKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	read := r.reads[key]
 	if read == nil {
-		read = sync.OnceValue(func() plan.Target {
+		read = sync.OnceValue(func() observed.Target {
 			t := r.from.Read(ctx, q)
 			t.Objects = slices.Clip(t.Objects) // a caller that appends gets a list of its own
 			return t

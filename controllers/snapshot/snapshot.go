@@ -22,7 +22,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/usage"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // readsAtATime bounds the live reads of one Cleaner.
@@ -71,11 +71,11 @@ func (q *Query) CheckScope(resource schema.GroupResource, namespaced bool) strin
 // Reader answers queries. It never returns an error: what went wrong is the state of the target. Others may have the same list of objects:
 // callers never change it.
 type Reader interface {
-	Read(ctx context.Context, q Query) plan.Target
+	Read(ctx context.Context, q Query) observed.Target
 }
 
 // ReadTargets reads every target of a spec. The namespace is its owner's: empty for a ClusterCleaner.
-func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) plan.Snapshot {
+func ReadTargets(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work) observed.Snapshot {
 	return NewQueries(namespace, spec).Read(ctx, r)
 }
 
@@ -116,7 +116,7 @@ func NewReadingQueries(namespace string, spec *v1alpha1.Work, readings map[strin
 }
 
 // ReadTarget reads one target.
-func (qs Queries) ReadTarget(ctx context.Context, r Reader, target int) plan.Target {
+func (qs Queries) ReadTarget(ctx context.Context, r Reader, target int) observed.Target {
 	return qs[target].read(ctx, r)
 }
 
@@ -126,8 +126,8 @@ func newTargetQuery(namespace string, t *v1alpha1.ClusterTarget) TargetQuery {
 }
 
 // Read reads every target. Those that ask for the same share one list.
-func (qs Queries) Read(ctx context.Context, r Reader) plan.Snapshot {
-	s := make(plan.Snapshot, len(qs))
+func (qs Queries) Read(ctx context.Context, r Reader) observed.Snapshot {
+	s := make(observed.Snapshot, len(qs))
 	for i := range qs {
 		if n := qs[i].same; n < i {
 			s[i] = s[n]
@@ -138,9 +138,9 @@ func (qs Queries) Read(ctx context.Context, r Reader) plan.Snapshot {
 	return s
 }
 
-func (q *TargetQuery) read(ctx context.Context, r Reader) plan.Target {
+func (q *TargetQuery) read(ctx context.Context, r Reader) observed.Target {
 	if q.Err != nil {
-		return plan.Target{State: plan.Failed, Detail: q.Err.Error()}
+		return observed.Target{State: observed.Failed, Detail: q.Err.Error()}
 	}
 	return r.Read(ctx, q.Query)
 }
@@ -194,8 +194,8 @@ func (q *Query) setNamespaces(r *v1alpha1.ClusterReference) error {
 
 // ReadForConfirmation reads the targets of a spec that a confirmation needs: those that expressions see and those that are deleted.
 // No more is read of an object than readings say. The others stay Unknown. Some are read at a time: a confirmation is as old as its first read. Those that ask for the same share one list.
-func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work, readings map[string]usage.Reading) plan.Snapshot {
-	s, qs := make(plan.Snapshot, len(spec.Targets)), NewReadingQueries(namespace, spec, readings)
+func ReadForConfirmation(ctx context.Context, r Reader, namespace string, spec *v1alpha1.Work, readings map[string]usage.Reading) observed.Snapshot {
+	s, qs := make(observed.Snapshot, len(spec.Targets)), NewReadingQueries(namespace, spec, readings)
 	r = ShareReads(r)
 	contain.RunParallel(readsAtATime, len(spec.Targets), func(i int) {
 		if t := &spec.Targets[i]; t.IsIncluded() || t.Delete {

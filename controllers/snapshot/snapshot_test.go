@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func target(change ...func(*v1alpha1.ClusterReference)) *v1alpha1.ClusterTarget {
@@ -101,11 +101,11 @@ func TestQueryOf(t *testing.T) {
 }
 
 func TestNamespacesChoose(t *testing.T) {
-	of := func(tier string) *plan.Object { return &plan.Object{Labels: map[string]string{"tier": tier}} }
+	of := func(tier string) *observed.Object { return &observed.Object{Labels: map[string]string{"tier": tier}} }
 	for name, tc := range map[string]struct {
 		target    *v1alpha1.ClusterTarget
 		namespace string
-		object    *plan.Object
+		object    *observed.Object
 		want      bool
 	}{
 		"All":             {target(), "a", nil, true},
@@ -136,23 +136,23 @@ func TestNamespacesChoose(t *testing.T) {
 
 // cluster is a Reader of a few objects. Each has the field "color" that its label of that name says.
 type cluster struct {
-	objects map[string][]plan.Object // by kind
-	state   map[string]plan.TargetState
+	objects map[string][]observed.Object // by kind
+	state   map[string]observed.TargetState
 	asked   []string
 }
 
-func (c *cluster) Read(_ context.Context, q Query) plan.Target {
+func (c *cluster) Read(_ context.Context, q Query) observed.Target {
 	c.asked = append(c.asked, strings.TrimSpace(fmt.Sprintf("%s %s/%s %s %s", q.Kind, q.Namespace, q.Name, q.Labels, q.Fields)))
-	t := plan.Target{Resource: schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(q.Kind) + "s"}, Namespaced: q.Kind == "Pod"}
+	t := observed.Target{Resource: schema.GroupVersionResource{Version: "v1", Resource: strings.ToLower(q.Kind) + "s"}, Namespaced: q.Kind == "Pod"}
 	if wrong := q.CheckScope(t.Resource.GroupResource(), t.Namespaced); wrong != "" {
-		t.State, t.Detail = plan.Failed, wrong
+		t.State, t.Detail = observed.Failed, wrong
 		return t
 	}
-	if t.State = c.state[q.Kind]; t.State != plan.Unknown {
+	if t.State = c.state[q.Kind]; t.State != observed.Unknown {
 		t.Detail = "trouble with " + q.Kind
 		return t
 	}
-	t.State = plan.Complete
+	t.State = observed.Complete
 	for _, o := range c.objects[q.Kind] {
 		if o.Name == q.Name && (!t.Namespaced || o.Namespace == q.Namespace) && q.Labels.Matches(labels.Set(o.Labels)) &&
 			q.Fields.Matches(fields.Set{"color": o.Labels["color"]}) {
@@ -163,58 +163,58 @@ func (c *cluster) Read(_ context.Context, q Query) plan.Target {
 }
 
 func TestReadOne(t *testing.T) {
-	objects := map[string][]plan.Object{
+	objects := map[string][]observed.Object{
 		"Pod": {
-			{Ref: plan.Ref{Namespace: "a", Name: "p"}, Labels: map[string]string{"app": "web", "color": "red"}},
-			{Ref: plan.Ref{Namespace: "b", Name: "p"}},
-			{Ref: plan.Ref{Namespace: "gone", Name: "p"}},
+			{Ref: observed.Ref{Namespace: "a", Name: "p"}, Labels: map[string]string{"app": "web", "color": "red"}},
+			{Ref: observed.Ref{Namespace: "b", Name: "p"}},
+			{Ref: observed.Ref{Namespace: "gone", Name: "p"}},
 		},
-		"Namespace": {{Ref: plan.Ref{Name: "a"}, Labels: map[string]string{"tier": "dev"}}, {Ref: plan.Ref{Name: "b"}}},
-		"Node":      {{Ref: plan.Ref{Name: "n"}}},
+		"Namespace": {{Ref: observed.Ref{Name: "a"}, Labels: map[string]string{"tier": "dev"}}, {Ref: observed.Ref{Name: "b"}}},
+		"Node":      {{Ref: observed.Ref{Name: "n"}}},
 	}
 	for name, tc := range map[string]struct {
 		reason          string
 		owner           string
 		target          *v1alpha1.ClusterTarget
 		namespace, name string
-		trouble         map[string]plan.TargetState
+		trouble         map[string]observed.TargetState
 		found           string // "" is none
 		matches         bool
-		state           plan.TargetState
+		state           observed.TargetState
 		detail          string
 		asked           []string
 	}{
-		"InASet":           {"all match", "", target(), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"Missing":          {"the Reader says so", "", target(), "a", "x", nil, "", false, plan.Complete, "", []string{"Pod a/x"}},
-		"NoNamespace":      {"nothing says which", "", target(), "", "p", nil, "", false, plan.Failed, `pods are namespaced: set reference.namespace for "p"`, []string{"Pod /p"}},
-		"NoObjectName":     {"nothing says which", "", target(), "a", "", nil, "", false, plan.Failed, `target "pods" is asked for an object without a name`, nil},
-		"Node":             {"no namespace is needed", "", target(kind("Node")), "", "n", nil, "/n", true, plan.Complete, "", []string{"Node /n"}},
-		"NodeOfNamespace":  {"it is ignored", "", target(kind("Node")), "a", "n", nil, "/n", true, plan.Complete, "", []string{"Node a/n"}},
-		"NodeOfNamespaces": {"the target is none", "", target(kind("Node"), in("a")), "", "n", nil, "", false, plan.Failed, "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference", []string{"Node /n"}},
-		"Labels":           {"it has them", "", target(labelled("app", "web")), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"OtherLabels":      {"it has them not", "", target(labelled("app", "db")), "a", "p", nil, "a/p", false, plan.Complete, "", []string{"Pod a/p"}},
-		"Fields":           {"the API server says so", "", target(fielded("color=red")), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p  color=red"}},
-		"OtherFields":      {"then it is asked whether there is one", "", target(fielded("color=blue")), "a", "p", nil, "a/p", false, plan.Complete, "", []string{"Pod a/p  color=blue", "Pod a/p"}},
-		"FieldsOfNone":     {"then it is asked whether there is one", "", target(fielded("color=blue")), "a", "x", nil, "", false, plan.Complete, "", []string{"Pod a/x  color=blue", "Pod a/x"}},
-		"FieldsAndLabels":  {"both must hold", "", target(fielded("color=red"), labelled("app", "db")), "a", "p", nil, "a/p", false, plan.Complete, "", []string{"Pod a/p app=db color=red", "Pod a/p"}},
-		"Named":            {"that one", "", target(named("a", "p")), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"NamedElsewhere":   {"another one", "", target(named("a", "p")), "b", "p", nil, "", false, plan.Complete, "", nil},
-		"NamedOther":       {"another one", "", target(named("b", "q")), "b", "p", nil, "", false, plan.Complete, "", nil},
-		"Namespaces":       {"one of them", "", target(in("a", "c")), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"OtherNamespaces":  {"none of them", "", target(in("a", "c")), "b", "p", nil, "", false, plan.Complete, "", nil},
-		"CleanerOther":     {"another one", "a", target(named("", "q")), "", "p", nil, "", false, plan.Complete, "", nil},
-		"Excluded":         {"that one", "", target(notIn("a")), "a", "p", nil, "", false, plan.Complete, "", nil},
-		"Selected":         {"its namespace has the labels", "", target(where(dev)), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p", "Namespace /a"}},
-		"NotSelected":      {"its namespace has them not", "", target(where(dev)), "b", "p", nil, "b/p", false, plan.Complete, "", []string{"Pod b/p", "Namespace /b"}},
-		"NamespaceGone":    {"it has no labels", "", target(where(dev)), "gone", "p", nil, "gone/p", false, plan.Complete, "", []string{"Pod gone/p", "Namespace /gone"}},
-		"NamespaceHidden":  {"nobody knows its labels", "", target(where(dev)), "a", "p", map[string]plan.TargetState{"Namespace": plan.Forbidden}, "", false, plan.Forbidden, "trouble with Namespace", []string{"Pod a/p", "Namespace /a"}},
-		"NoSuchKind":       {"nothing follows from it", "", target(), "a", "p", map[string]plan.TargetState{"Pod": plan.NoSuchKind}, "", false, plan.NoSuchKind, "trouble with Pod", []string{"Pod a/p"}},
-		"FieldsForbidden":  {"nothing follows from it", "", target(fielded("color=red")), "a", "p", map[string]plan.TargetState{"Pod": plan.Forbidden}, "", false, plan.Forbidden, "trouble with Pod", []string{"Pod a/p  color=red"}},
-		"Cleaner":          {"its own namespace", "a", target(), "", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"CleanerOwn":       {"the same", "a", target(), "a", "p", nil, "a/p", true, plan.Complete, "", []string{"Pod a/p"}},
-		"CleanerBeyond":    {"it sees no other", "a", target(), "b", "p", nil, "", false, plan.Failed, `a Cleaner in namespace "a" does not see pods "p" in namespace "b"`, []string{"Pod a/p"}},
-		"CleanerNode":      {"that has no namespace", "a", target(kind("Node")), "b", "n", nil, "/n", true, plan.Complete, "", []string{"Node a/n"}},
-		"BrokenTarget":     {"its selector is none", "", target(where(broken)), "a", "p", nil, "", false, plan.Failed, `cannot read the namespaces of target "pods": "Sometimes" is not a valid label selector operator`, nil},
+		"InASet":           {"all match", "", target(), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"Missing":          {"the Reader says so", "", target(), "a", "x", nil, "", false, observed.Complete, "", []string{"Pod a/x"}},
+		"NoNamespace":      {"nothing says which", "", target(), "", "p", nil, "", false, observed.Failed, `pods are namespaced: set reference.namespace for "p"`, []string{"Pod /p"}},
+		"NoObjectName":     {"nothing says which", "", target(), "a", "", nil, "", false, observed.Failed, `target "pods" is asked for an object without a name`, nil},
+		"Node":             {"no namespace is needed", "", target(kind("Node")), "", "n", nil, "/n", true, observed.Complete, "", []string{"Node /n"}},
+		"NodeOfNamespace":  {"it is ignored", "", target(kind("Node")), "a", "n", nil, "/n", true, observed.Complete, "", []string{"Node a/n"}},
+		"NodeOfNamespaces": {"the target is none", "", target(kind("Node"), in("a")), "", "n", nil, "", false, observed.Failed, "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference", []string{"Node /n"}},
+		"Labels":           {"it has them", "", target(labelled("app", "web")), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"OtherLabels":      {"it has them not", "", target(labelled("app", "db")), "a", "p", nil, "a/p", false, observed.Complete, "", []string{"Pod a/p"}},
+		"Fields":           {"the API server says so", "", target(fielded("color=red")), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p  color=red"}},
+		"OtherFields":      {"then it is asked whether there is one", "", target(fielded("color=blue")), "a", "p", nil, "a/p", false, observed.Complete, "", []string{"Pod a/p  color=blue", "Pod a/p"}},
+		"FieldsOfNone":     {"then it is asked whether there is one", "", target(fielded("color=blue")), "a", "x", nil, "", false, observed.Complete, "", []string{"Pod a/x  color=blue", "Pod a/x"}},
+		"FieldsAndLabels":  {"both must hold", "", target(fielded("color=red"), labelled("app", "db")), "a", "p", nil, "a/p", false, observed.Complete, "", []string{"Pod a/p app=db color=red", "Pod a/p"}},
+		"Named":            {"that one", "", target(named("a", "p")), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"NamedElsewhere":   {"another one", "", target(named("a", "p")), "b", "p", nil, "", false, observed.Complete, "", nil},
+		"NamedOther":       {"another one", "", target(named("b", "q")), "b", "p", nil, "", false, observed.Complete, "", nil},
+		"Namespaces":       {"one of them", "", target(in("a", "c")), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"OtherNamespaces":  {"none of them", "", target(in("a", "c")), "b", "p", nil, "", false, observed.Complete, "", nil},
+		"CleanerOther":     {"another one", "a", target(named("", "q")), "", "p", nil, "", false, observed.Complete, "", nil},
+		"Excluded":         {"that one", "", target(notIn("a")), "a", "p", nil, "", false, observed.Complete, "", nil},
+		"Selected":         {"its namespace has the labels", "", target(where(dev)), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p", "Namespace /a"}},
+		"NotSelected":      {"its namespace has them not", "", target(where(dev)), "b", "p", nil, "b/p", false, observed.Complete, "", []string{"Pod b/p", "Namespace /b"}},
+		"NamespaceGone":    {"it has no labels", "", target(where(dev)), "gone", "p", nil, "gone/p", false, observed.Complete, "", []string{"Pod gone/p", "Namespace /gone"}},
+		"NamespaceHidden":  {"nobody knows its labels", "", target(where(dev)), "a", "p", map[string]observed.TargetState{"Namespace": observed.Forbidden}, "", false, observed.Forbidden, "trouble with Namespace", []string{"Pod a/p", "Namespace /a"}},
+		"NoSuchKind":       {"nothing follows from it", "", target(), "a", "p", map[string]observed.TargetState{"Pod": observed.NoSuchKind}, "", false, observed.NoSuchKind, "trouble with Pod", []string{"Pod a/p"}},
+		"FieldsForbidden":  {"nothing follows from it", "", target(fielded("color=red")), "a", "p", map[string]observed.TargetState{"Pod": observed.Forbidden}, "", false, observed.Forbidden, "trouble with Pod", []string{"Pod a/p  color=red"}},
+		"Cleaner":          {"its own namespace", "a", target(), "", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"CleanerOwn":       {"the same", "a", target(), "a", "p", nil, "a/p", true, observed.Complete, "", []string{"Pod a/p"}},
+		"CleanerBeyond":    {"it sees no other", "a", target(), "b", "p", nil, "", false, observed.Failed, `a Cleaner in namespace "a" does not see pods "p" in namespace "b"`, []string{"Pod a/p"}},
+		"CleanerNode":      {"that has no namespace", "a", target(kind("Node")), "b", "n", nil, "/n", true, observed.Complete, "", []string{"Node a/n"}},
+		"BrokenTarget":     {"its selector is none", "", target(where(broken)), "a", "p", nil, "", false, observed.Failed, `cannot read the namespaces of target "pods": "Sometimes" is not a valid label selector operator`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{objects: objects, state: tc.trouble}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -79,7 +79,7 @@ func ChosenBy(selector string) func(*snapshot.Query) {
 func Tier(name string) map[string]string { return map[string]string{"tier": name} }
 
 // PlacesOf are the objects of an answer, with their namespaces.
-func PlacesOf(t plan.Target) []string {
+func PlacesOf(t observed.Target) []string {
 	var found []string
 	for _, o := range t.Objects {
 		found = append(found, o.Namespace+"/"+o.Name)
@@ -88,7 +88,7 @@ func PlacesOf(t plan.Target) []string {
 }
 
 // NamesOf returns the names of the objects of an answer.
-func NamesOf(t plan.Target) []string {
+func NamesOf(t observed.Target) []string {
 	var names []string
 	for _, o := range t.Objects {
 		names = append(names, o.Name)

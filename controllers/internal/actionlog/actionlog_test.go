@@ -24,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +63,7 @@ func newTestJournal(t *testing.T, lifecycle v1alpha1.Lifecycle) (*Journal, *ear,
 
 // deletePod is a step.
 func deletePod(name string) plan.Step {
-	return plan.Step{Rule: "done", Verb: plan.VerbDelete, Reason: "it is done", Object: plan.Object{Ref: plan.Ref{
+	return plan.Step{Rule: "done", Verb: plan.VerbDelete, Reason: "it is done", Object: observed.Object{Ref: observed.Ref{
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
 	}}}
 }

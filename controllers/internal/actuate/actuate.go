@@ -27,8 +27,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // inFlight is how many requests of one Cleaner are on their way at a time.
@@ -124,7 +124,7 @@ func provesGone(answered *unstructured.Unstructured, uid types.UID) bool {
 
 // classifyError says what an error of the API server means for the object that a request was about; nil is success. What a
 // conflict came from is still to be read.
-func classifyError(err error, ref plan.Ref) life.Answer {
+func classifyError(err error, ref observed.Ref) life.Answer {
 	switch {
 	case err == nil:
 		return life.Answer{Kind: life.AnswerDone}
@@ -160,7 +160,7 @@ func isFieldManagerConflict(err error) bool {
 }
 
 // isObjectMissing says that the API server answered that this object does not exist.
-func isObjectMissing(err error, ref plan.Ref) bool {
+func isObjectMissing(err error, ref observed.Ref) bool {
 	return notfound.IsObjectMissing(err, ref.Resource.GroupResource(), "", ref.Name)
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func podsResource() schema.GroupVersionResource {
@@ -286,8 +287,8 @@ func TestARequestIsSentOnceWhateverTheAnswerAsksFor(t *testing.T) {
 }
 
 func step(verb plan.Verb) *plan.Step {
-	o := plan.Object{
-		Ref:   plan.Ref{Resource: podsResource(), Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "1"},
+	o := observed.Object{
+		Ref:   observed.Ref{Resource: podsResource(), Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "1"},
 		Value: map[string]any{"kind": "Pod"}, Finalizers: []string{"example.com/a", "example.com/b"},
 	}
 	return &plan.Step{

@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"github.com/vtex/cleaner/controllers/internal/fair"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // inProtobuf is an answer as an API server sends it in protobuf.
@@ -79,7 +79,7 @@ func TestAnswersThatSayNothing(t *testing.T) {
 
 // An error in protobuf says what the same one says in JSON.
 func TestErrorsInProtobuf(t *testing.T) {
-	ref := plan.Ref{Resource: podsResource(), Namespace: "ns", Name: "a", UID: "u"}
+	ref := observed.Ref{Resource: podsResource(), Namespace: "ns", Name: "a", UID: "u"}
 	for name, sent := range map[string]*apierrors.StatusError{
 		"not found": apierrors.NewNotFound(podsResource().GroupResource(), "a"),
 		"conflict":  apierrors.NewConflict(podsResource().GroupResource(), "a", errors.New("the UID in the precondition (u) does not match the UID in record (v)")),

@@ -35,6 +35,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/cluster/clustertest"
@@ -105,7 +106,7 @@ func (l *lab) doAt(s *plan.Step, version string) Outcome {
 }
 
 // pod makes a Pod on a Node, with a container that has a grace period, and finalizers.
-func (l *lab) pod(name string, finalizers ...string) plan.Object {
+func (l *lab) pod(name string, finalizers ...string) observed.Object {
 	l.Helper()
 	_, err := l.admin.CoreV1().Pods(l.ns).Create(l.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Finalizers: finalizers},
@@ -118,7 +119,7 @@ func (l *lab) pod(name string, finalizers ...string) plan.Object {
 }
 
 // running gives a Pod the status of one that runs and is ready, so that budgets count it.
-func (l *lab) running(name string) plan.Object {
+func (l *lab) running(name string) observed.Object {
 	l.Helper()
 	status := `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`
 	if _, err := l.admin.CoreV1().Pods(l.ns).Patch(l.Context(), name, types.StrategicMergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
@@ -127,7 +128,7 @@ func (l *lab) running(name string) plan.Object {
 	return l.read(podsResource(), name)
 }
 
-func (l *lab) read(gvr schema.GroupVersionResource, name string) plan.Object {
+func (l *lab) read(gvr schema.GroupVersionResource, name string) observed.Object {
 	l.Helper()
 	o := l.find(gvr, name)
 	if o == nil {
@@ -137,7 +138,7 @@ func (l *lab) read(gvr schema.GroupVersionResource, name string) plan.Object {
 }
 
 // find is the object of a name; nil if there is none.
-func (l *lab) find(gvr schema.GroupVersionResource, name string) *plan.Object {
+func (l *lab) find(gvr schema.GroupVersionResource, name string) *observed.Object {
 	l.Helper()
 	u, err := l.dynamic.Resource(gvr).Namespace(l.ns).Get(l.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -151,7 +152,7 @@ func (l *lab) find(gvr schema.GroupVersionResource, name string) *plan.Object {
 }
 
 // untouched says that an object is as it was.
-func (l *lab) untouched(o plan.Object) {
+func (l *lab) untouched(o observed.Object) {
 	l.Helper()
 	now := l.find(o.Resource, o.Name)
 	if now == nil || now.ResourceVersion != o.ResourceVersion || now.UID != o.UID {
@@ -164,7 +165,7 @@ func environmentsResource() schema.GroupVersionResource {
 }
 
 // custom makes an object of a kind that a CRD defines.
-func (l *lab) custom(name string) plan.Object {
+func (l *lab) custom(name string) observed.Object {
 	l.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Environment",
@@ -192,7 +193,7 @@ func patches() map[v1alpha1.PatchType]string {
 }
 
 // steps are one of each kind, on the object of a Pod with a finalizer.
-func steps(o plan.Object) map[string]*plan.Step {
+func steps(o observed.Object) map[string]*plan.Step {
 	out := map[string]*plan.Step{
 		"delete":          {Verb: plan.VerbDelete, Object: o},
 		"evict":           {Verb: plan.VerbEvict, Object: o},
@@ -205,7 +206,7 @@ func steps(o plan.Object) map[string]*plan.Step {
 }
 
 func TestEachStepIsDone(t *testing.T) {
-	for name := range steps(plan.Object{}) {
+	for name := range steps(observed.Object{}) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			o := l.pod("a", "example.com/a", "example.com/b")
@@ -237,7 +238,7 @@ func TestEachStepIsDone(t *testing.T) {
 
 func TestAnotherVersionOrObjectIsNotTouched(t *testing.T) {
 	l := newLab(t)
-	for name := range steps(plan.Object{}) {
+	for name := range steps(observed.Object{}) {
 		t.Run(name, func(t *testing.T) {
 			before := l.pod(strings.ToLower(name), "example.com/a", "example.com/b")
 			now := l.running(before.Name)
@@ -267,10 +268,10 @@ func TestAnotherVersionOrObjectIsNotTouched(t *testing.T) {
 
 func TestADryRunChangesNothing(t *testing.T) {
 	l := newLab(t)
-	for name := range steps(plan.Object{}) {
+	for name := range steps(observed.Object{}) {
 		t.Run(name, func(t *testing.T) {
 			o := l.pod(strings.ToLower(name), "example.com/a", "example.com/b")
-			try := func(o plan.Object) Outcome {
+			try := func(o observed.Object) Outcome {
 				return l.actuator.ExecuteStep(t.Context(), steps(o)[name], o.ResourceVersion, true, l)
 			}
 			if got := try(o); got.Kind != life.AnswerDone || got.Version != o.ResourceVersion || got.Leaving {
@@ -470,7 +471,7 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	l := newLab(t)
 	custom, pod := l.custom("c"), l.pod("a")
 	for name, tc := range map[string]struct {
-		o     plan.Object
+		o     observed.Object
 		patch *plan.Patch
 		want  string
 	}{
@@ -517,7 +518,7 @@ func TestWhoAppliesIsNamed(t *testing.T) {
 
 func TestFinalizers(t *testing.T) {
 	l := newLab(t)
-	remove := func(o plan.Object, name string) *plan.Step {
+	remove := func(o observed.Object, name string) *plan.Step {
 		return &plan.Step{Verb: plan.VerbRemoveFinalizer, Object: o, Finalizer: name}
 	}
 	o := l.pod("a", "example.com/0", "example.com/1", "example.com/2", "example.com/3")

@@ -28,6 +28,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/ownerpatches"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -55,7 +56,7 @@ type Outcome struct {
 	Version string
 	// Now is the object as the API server answered, or, after a conflict, as the live read showed it. Nil if it is gone, or
 	// if the answer does not show it.
-	Now *plan.Object
+	Now *observed.Object
 	// Leaving says that the object is terminating or gone, and Gone that it is gone for certain.
 	Leaving, Gone bool
 }
@@ -112,7 +113,7 @@ func (a *Actuator) ExecuteStep(ctx context.Context, step *plan.Step, version str
 }
 
 // refuseOwnKinds refuses every action on Cleaner's own kinds: the API server would check the operator's rights, and not the author's.
-func refuseOwnKinds(ref plan.Ref) error {
+func refuseOwnKinds(ref observed.Ref) error {
 	if ref.Resource.Group == v1alpha1.GroupVersion.Group {
 		return fmt.Errorf("%s are never touched", ref.Resource.GroupResource())
 	}
@@ -296,7 +297,7 @@ type request struct {
 // newDeleteRequest returns the request that deletes an object, at a version, and is answered with metadata: the rest is known of that
 // version. Without a policy the dependents go in the background, also
 // for kinds whose own default orphans them.
-func newDeleteRequest(ref plan.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
+func newDeleteRequest(ref observed.Ref, version string, grace *int64, propagation v1alpha1.PropagationPolicy, dryRun bool) request {
 	if propagation == "" {
 		propagation = v1alpha1.PropagateBackground
 	}
@@ -313,7 +314,7 @@ func newDeleteRequest(ref plan.Ref, version string, grace *int64, propagation v1
 }
 
 // newEvictionRequest returns the request that evicts a Pod, at a version.
-func newEvictionRequest(ref plan.Ref, version string, grace *int64, dryRun bool) (request, error) {
+func newEvictionRequest(ref observed.Ref, version string, grace *int64, dryRun bool) (request, error) {
 	if (ref.Resource.GroupResource() != schema.GroupResource{Resource: "pods"}) {
 		return request{}, fmt.Errorf("only Pods can be evicted: delete or patch %s", ref.Resource.GroupResource())
 	}
@@ -327,12 +328,12 @@ func newEvictionRequest(ref plan.Ref, version string, grace *int64, dryRun bool)
 	}, nil
 }
 
-func newPreconditions(ref plan.Ref, version string) *metav1.Preconditions {
+func newPreconditions(ref observed.Ref, version string) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &version}
 }
 
 // newPatchRequest returns the request that patches an object, at a version, which is put into the patch in the way of its type.
-func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
+func newPatchRequest(o *observed.Object, version string, p *plan.Patch, dryRun bool) (request, error) {
 	r := request{method: http.MethodPatch, subresource: p.Subresource, params: dryRunParams(dryRun)}
 	r.params["fieldManager"] = fieldManager
 	if because := ownerpatches.FindChange(p.Type, p.Body); because != "" {
@@ -360,7 +361,7 @@ func newPatchRequest(o *plan.Object, version string, p *plan.Patch, dryRun bool)
 }
 
 // newFinalizerRequest returns the request that takes a finalizer off an object, at a version. False says that it is not there.
-func newFinalizerRequest(o *plan.Object, version, name string, dryRun bool) (request, bool) {
+func newFinalizerRequest(o *observed.Object, version, name string, dryRun bool) (request, bool) {
 	i := slices.Index(o.Finalizers, name)
 	if i < 0 {
 		return request{}, false
@@ -380,7 +381,7 @@ type operation struct {
 }
 
 // testOperations are the operations that fail on any other object and version.
-func testOperations(o *plan.Object, version string) []operation {
+func testOperations(o *observed.Object, version string) []operation {
 	return []operation{
 		{Op: "test", Path: "/metadata/uid", Value: string(o.UID)},
 		{Op: "test", Path: "/metadata/resourceVersion", Value: version},
@@ -388,7 +389,7 @@ func testOperations(o *plan.Object, version string) []operation {
 }
 
 // guardOperations puts the tests of object and version before the operations of a JSON patch.
-func guardOperations(body []byte, o *plan.Object, version string) ([]byte, error) {
+func guardOperations(body []byte, o *observed.Object, version string) ([]byte, error) {
 	var operations []json.RawMessage
 	if err := json.Unmarshal(body, &operations); err != nil {
 		return nil, errors.New("a patch of type JSON must be a list of operations: write [{\"op\": …, \"path\": …}]")
@@ -401,7 +402,7 @@ func guardOperations(body []byte, o *plan.Object, version string) ([]byte, error
 }
 
 // guardObject puts object and version, and what else is given, into the metadata of a patch that is a map.
-func guardObject(body []byte, o *plan.Object, version string, more map[string]string) ([]byte, error) {
+func guardObject(body []byte, o *observed.Object, version string, more map[string]string) ([]byte, error) {
 	var patch, metadata map[string]json.RawMessage
 	if err := json.Unmarshal(body, &patch); err != nil || patch == nil {
 		return nil, errors.New("a patch of this type must be a map of the fields to set: write {\"metadata\": …}")
@@ -423,7 +424,7 @@ func guardObject(body []byte, o *plan.Object, version string, more map[string]st
 }
 
 // buildApplyBody completes what is applied. An apply of an object that does not exist makes one, unless it names a UID.
-func buildApplyBody(p *plan.Patch, o *plan.Object, version string) ([]byte, error) {
+func buildApplyBody(p *plan.Patch, o *observed.Object, version string) ([]byte, error) {
 	names := map[string]string{"name": o.Name}
 	if o.Namespace != "" {
 		names["namespace"] = o.Namespace
@@ -466,7 +467,7 @@ func mustMarshal(v any) []byte {
 
 // sendIfAllowed sends a request once there is a slot for it and may allows it, unless waiting ends before. If it did not send, the error
 // says why. In a dry run, may and intent are nil.
-func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
+func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref observed.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
 	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
 	if err != nil {
 		return nil, false, err
@@ -497,7 +498,7 @@ func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref plan.Ref, r r
 }
 
 // sendRequest sends a request, and returns what was answered, an object or a Status; nil if it was neither.
-func (a *Actuator) sendRequest(ctx context.Context, ref plan.Ref, r request) (*unstructured.Unstructured, error) {
+func (a *Actuator) sendRequest(ctx context.Context, ref observed.Ref, r request) (*unstructured.Unstructured, error) {
 	accept := runtime.ContentTypeJSON
 	if r.metadataOnly {
 		accept = acceptMetadata
@@ -525,7 +526,7 @@ func (a *Actuator) sendRequest(ctx context.Context, ref plan.Ref, r request) (*u
 }
 
 // objectPath is where the API server serves an object, or a subresource of it.
-func objectPath(ref plan.Ref, subresource string) []string {
+func objectPath(ref observed.Ref, subresource string) []string {
 	out := []string{"apis", ref.Resource.Group, ref.Resource.Version}
 	if ref.Resource.Group == "" {
 		out = []string{"api", ref.Resource.Version}

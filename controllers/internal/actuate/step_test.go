@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // TestRequests shows each request as it is sent: with the UID and the version of the object that was decided on.
@@ -131,11 +132,11 @@ func TestRequests(t *testing.T) {
 // TestPaths shows where requests go.
 func TestPaths(t *testing.T) {
 	ref := step("").Object.Ref
-	for want, change := range map[string]func(*plan.Ref){
-		"api/v1/namespaces/shop/pods/a":       func(*plan.Ref) {},
-		"api/v1/pods/a":                       func(r *plan.Ref) { r.Namespace = "" },
-		"apis/apps/v1/namespaces/shop/pods/a": func(r *plan.Ref) { r.Resource.Group = "apps" },
-		"apis/apps/v2/namespaces/shop/nodes/b": func(r *plan.Ref) {
+	for want, change := range map[string]func(*observed.Ref){
+		"api/v1/namespaces/shop/pods/a":       func(*observed.Ref) {},
+		"api/v1/pods/a":                       func(r *observed.Ref) { r.Namespace = "" },
+		"apis/apps/v1/namespaces/shop/pods/a": func(r *observed.Ref) { r.Resource.Group = "apps" },
+		"apis/apps/v2/namespaces/shop/nodes/b": func(r *observed.Ref) {
 			r.Resource.Group, r.Resource.Version, r.Resource.Resource, r.Name = "apps", "v2", "nodes", "b"
 		},
 	} {

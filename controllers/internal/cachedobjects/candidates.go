@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -85,9 +85,9 @@ func CountObjects(shelves []PlacedShelf) (n int) {
 }
 
 // AreVersions says that a list, which it sorts, has exactly the objects of the shelves, at the same versions.
-func (c *Candidates) AreVersions(list []plan.Ref) bool {
-	slices.SortFunc(list, func(a, b plan.Ref) int { return plan.CompareNames(&a, &b) })
-	return slices.EqualFunc(c.ListObjects(nil), list, func(a *Object, b plan.Ref) bool {
+func (c *Candidates) AreVersions(list []observed.Ref) bool {
+	slices.SortFunc(list, func(a, b observed.Ref) int { return observed.CompareNames(&a, &b) })
+	return slices.EqualFunc(c.ListObjects(nil), list, func(a *Object, b observed.Ref) bool {
 		return a.Namespace == b.Namespace && a.Name == b.Name && a.UID == b.UID && a.ResourceVersion == b.ResourceVersion
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -59,11 +59,11 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestAreVersions(t *testing.T) {
-	at := func(version string, o plan.Object) plan.Object {
+	at := func(version string, o observed.Object) observed.Object {
 		o.ResourceVersion, o.UID = version, types.UID("uid-"+o.Name)
 		return o
 	}
-	shelf := func(objects ...plan.Object) PlacedShelf {
+	shelf := func(objects ...observed.Object) PlacedShelf {
 		var s Shelf
 		for _, o := range objects {
 			s = s.PutObject(&Object{Object: o})
@@ -75,17 +75,17 @@ func TestAreVersions(t *testing.T) {
 	other.UID = "uid-of-another"
 	known := Candidates{Shelves: []PlacedShelf{shelf(z), shelf(x, y)}}
 	for name, tc := range map[string]struct {
-		list []plan.Ref
+		list []observed.Ref
 		want bool
 	}{
-		"Same":          {[]plan.Ref{x.Ref, y.Ref, z.Ref}, true},
-		"InAnyOrder":    {[]plan.Ref{z.Ref, y.Ref, x.Ref}, true},
-		"OneLess":       {[]plan.Ref{x.Ref, y.Ref}, false},
-		"OneMore":       {[]plan.Ref{x.Ref, y.Ref, z.Ref, at("4", newPod("b", "z", nil).Object).Ref}, false},
-		"Later":         {[]plan.Ref{x.Ref, at("4", y).Ref, z.Ref}, false},
-		"Recreated":     {[]plan.Ref{x.Ref, other.Ref, z.Ref}, false},
-		"AnotherName":   {[]plan.Ref{x.Ref, y.Ref, at("3", newPod("a-b", "zz", nil).Object).Ref}, false},
-		"ElsewhereSame": {[]plan.Ref{x.Ref, y.Ref, at("3", newPod("a-c", "z", nil).Object).Ref}, false},
+		"Same":          {[]observed.Ref{x.Ref, y.Ref, z.Ref}, true},
+		"InAnyOrder":    {[]observed.Ref{z.Ref, y.Ref, x.Ref}, true},
+		"OneLess":       {[]observed.Ref{x.Ref, y.Ref}, false},
+		"OneMore":       {[]observed.Ref{x.Ref, y.Ref, z.Ref, at("4", newPod("b", "z", nil).Object).Ref}, false},
+		"Later":         {[]observed.Ref{x.Ref, at("4", y).Ref, z.Ref}, false},
+		"Recreated":     {[]observed.Ref{x.Ref, other.Ref, z.Ref}, false},
+		"AnotherName":   {[]observed.Ref{x.Ref, y.Ref, at("3", newPod("a-b", "zz", nil).Object).Ref}, false},
+		"ElsewhereSame": {[]observed.Ref{x.Ref, y.Ref, at("3", newPod("a-c", "z", nil).Object).Ref}, false},
 	} {
 		if got := known.AreVersions(tc.list); got != tc.want {
 			t.Errorf("%s: got %t", name, got)

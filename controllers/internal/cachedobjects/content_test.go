@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // drawnValue is any part of an object.
@@ -66,7 +66,7 @@ func TestInheritContent(t *testing.T) {
 	same, other := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		with := func(version string, metadata, spec any) *Object {
-			return &Object{Object: plan.Object{Ref: plan.Ref{UID: "u", ResourceVersion: version}, Content: 1, Value: map[string]any{
+			return &Object{Object: observed.Object{Ref: observed.Ref{UID: "u", ResourceVersion: version}, Content: 1, Value: map[string]any{
 				"metadata": map[string]any{"name": "a", "resourceVersion": version, "labels": metadata}, "spec": spec,
 			}}}
 		}
@@ -110,7 +110,7 @@ func TestInheritContent(t *testing.T) {
 // The content of another object, of a large one, and of one whose Value is not held is not inherited.
 func TestWhatInheritsNoContent(t *testing.T) {
 	with := func(uid types.UID, value map[string]any) *Object {
-		return &Object{Object: plan.Object{Ref: plan.Ref{UID: uid}, Content: 1, Value: value}}
+		return &Object{Object: observed.Object{Ref: observed.Ref{UID: uid}, Content: 1, Value: value}}
 	}
 	value := map[string]any{"metadata": map[string]any{"name": "a"}}
 	large := with("u", value)

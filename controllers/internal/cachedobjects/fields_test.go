@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -34,7 +34,7 @@ func selectFields(selector string) func(*snapshot.Query) {
 }
 
 func newPod(namespace, name string, l map[string]string) *Object {
-	return &Object{Object: plan.Object{Ref: plan.Ref{Resource: pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
+	return &Object{Object: observed.Object{Ref: observed.Ref{Resource: pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
 }
 
 func TestMatchesFields(t *testing.T) {
@@ -74,7 +74,7 @@ func TestMatchesFields(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := &plan.Object{Ref: plan.Ref{Resource: tc.resource, Namespace: "a", Name: "x"}, Value: tc.value}
+			o := &observed.Object{Ref: observed.Ref{Resource: tc.resource, Namespace: "a", Name: "x"}, Value: tc.value}
 			if got := QueryMatches(newQuery(selectFields(tc.selector)), o, nil); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
@@ -84,8 +84,8 @@ func TestMatchesFields(t *testing.T) {
 
 // What a query says of namespaces holds for namespaced objects only.
 func TestMatchesNamespaces(t *testing.T) {
-	dev, prod := &plan.Object{Labels: map[string]string{"tier": "dev"}}, &plan.Object{Labels: map[string]string{"tier": "prod"}}
-	pod, node := &newPod("a", "x", nil).Object, &plan.Object{Ref: plan.Ref{Resource: nodes, Name: "x"}}
+	dev, prod := &observed.Object{Labels: map[string]string{"tier": "dev"}}, &observed.Object{Labels: map[string]string{"tier": "prod"}}
+	pod, node := &newPod("a", "x", nil).Object, &observed.Object{Ref: observed.Ref{Resource: nodes, Name: "x"}}
 	everywhere := func(n snapshot.Namespaces) snapshot.Query {
 		return newQuery(func(q *snapshot.Query) { q.Namespace, q.Namespaces = "", n })
 	}
@@ -102,8 +102,8 @@ func TestMatchesNamespaces(t *testing.T) {
 	clusterScoped := newQuery(func(q *snapshot.Query) { q.Kind = "Node" })
 	for name, tc := range map[string]struct {
 		query     snapshot.Query
-		object    *plan.Object
-		namespace *plan.Object
+		object    *observed.Object
+		namespace *observed.Object
 		want      bool
 	}{
 		"Named":          {everywhere(snapshot.Namespaces{Names: []string{"a", "b"}}), pod, nil, true},

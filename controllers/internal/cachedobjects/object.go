@@ -16,13 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // Object is an object that an informer holds. It never changes.
 type Object struct {
-	plan.Object
+	observed.Object
 	// LoadValue returns the Value of a whole object that is held without it.
 	LoadValue func() (map[string]any, error)
 	// Large objects are too large to compare their fields at each change.
@@ -86,14 +86,14 @@ func spendOnValues(v any, left int) int {
 func (o *Object) IsWhole() bool { return o.Value != nil || o.LoadValue != nil }
 
 // ReadWhole returns the object with its Value, if it is whole.
-func (o *Object) ReadWhole() (plan.Object, error) {
+func (o *Object) ReadWhole() (observed.Object, error) {
 	out := o.Object
 	if o.LoadValue == nil {
 		return out, nil
 	}
 	var err error
 	if out.Value, err = o.LoadValue(); err != nil {
-		return plan.Object{}, newUnreadableError(o.Resource.GroupResource(), o.Namespace, o.Name, err)
+		return observed.Object{}, newUnreadableError(o.Resource.GroupResource(), o.Namespace, o.Name, err)
 	}
 	return out, nil
 }
@@ -166,16 +166,16 @@ func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot
 }
 
 // ConvertObject converts a client's object. An object that is not complete is an error.
-func ConvertObject(gvr schema.GroupVersionResource, obj any) (plan.Object, error) {
+func ConvertObject(gvr schema.GroupVersionResource, obj any) (observed.Object, error) {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
 		if err := wire.UnreadReason(o); err != nil {
-			return plan.Object{}, newUnreadableError(gvr.GroupResource(), o.GetNamespace(), o.GetName(), err)
+			return observed.Object{}, newUnreadableError(gvr.GroupResource(), o.GetNamespace(), o.GetName(), err)
 		}
 		return snapshot.FromUnstructured(gvr, o), nil
 	case *metav1.PartialObjectMetadata:
 		return snapshot.FromMetadata(gvr, o), nil
 	default:
-		return plan.Object{}, fmt.Errorf("cannot read a %T as %s", obj, plan.ResourceName(gvr))
+		return observed.Object{}, fmt.Errorf("cannot read a %T as %s", obj, observed.ResourceName(gvr))
 	}
 }

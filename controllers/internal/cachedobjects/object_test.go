@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -109,7 +109,7 @@ func TestKeepForMatching(t *testing.T) {
 	if got := (*Object)(nil).KeepForMatching(true); got != nil || LabelsOf(got) != nil {
 		t.Errorf("of nothing, %v is kept", got)
 	}
-	metadata := &Object{Object: plan.Object{Ref: plan.Ref{Name: "p"}}}
+	metadata := &Object{Object: observed.Object{Ref: observed.Ref{Name: "p"}}}
 	if metadata.KeepForMatching(false) != metadata {
 		t.Error("metadata has no content to drop")
 	}

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // SortedObjects are objects sorted by namespace and name, so that a reader of 100,000 objects need not sort them.
 type SortedObjects []*Object
 
 // CompareNames compares the namespaces and names of objects.
-func CompareNames(a, b *Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
+func CompareNames(a, b *Object) int { return observed.CompareNames(&a.Ref, &b.Ref) }
 
 // findIndex returns the index of an object, or where to insert it.
 func (s SortedObjects) findIndex(namespace, name string) (int, bool) {

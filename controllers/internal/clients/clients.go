@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -148,12 +149,12 @@ type withoutOwnSecrets struct {
 }
 
 // Read answers a query without those Secrets.
-func (r withoutOwnSecrets) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (r withoutOwnSecrets) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	t := r.Reader.Read(ctx, q)
 	if (t.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"}) || r.namespace == "" {
 		return t
 	}
-	own := func(o plan.Object) bool { return o.Namespace == r.namespace }
+	own := func(o observed.Object) bool { return o.Namespace == r.namespace }
 	if slices.ContainsFunc(t.Objects, own) {
 		t.Objects = slices.DeleteFunc(slices.Clone(t.Objects), own) // others read the same list
 	}
@@ -168,7 +169,7 @@ func (s *Set) DescribeMissing(ctx context.Context, operator snapshot.Reader) str
 	}
 	seen := operator.Read(ctx, snapshot.NewObjectQuery("ServiceAccount", s.Account.Namespace, s.Account.Name))
 	switch {
-	case seen.State != plan.Complete:
+	case seen.State != observed.Complete:
 		return fmt.Sprintf("cannot read %s: %s", s.Account, seen.Detail)
 	case len(seen.Objects) == 0:
 		return fmt.Sprintf("%s does not exist", s.Account)

@@ -21,7 +21,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/watches"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -97,14 +97,14 @@ func TestDescribeMissing(t *testing.T) {
 	account := identity.Account{Namespace: "shop", Name: "cleaning"}
 	for name, tc := range map[string]struct {
 		account identity.Account
-		seen    plan.Target
+		seen    observed.Target
 		want    string
 	}{
-		"Operator":    {identity.Account{}, plan.Target{}, ""},
-		"There":       {account, plan.Target{State: plan.Complete, Objects: []plan.Object{{}}}, ""},
-		"Gone":        {account, plan.Target{State: plan.Complete}, "does not exist"},
-		"Terminating": {account, plan.Target{State: plan.Complete, Objects: []plan.Object{{Terminating: true}}}, "is being deleted"},
-		"Unread":      {account, plan.Target{State: plan.Unsynced, Detail: "no answer"}, "no answer"},
+		"Operator":    {identity.Account{}, observed.Target{}, ""},
+		"There":       {account, observed.Target{State: observed.Complete, Objects: []observed.Object{{}}}, ""},
+		"Gone":        {account, observed.Target{State: observed.Complete}, "does not exist"},
+		"Terminating": {account, observed.Target{State: observed.Complete, Objects: []observed.Object{{Terminating: true}}}, "is being deleted"},
+		"Unread":      {account, observed.Target{State: observed.Unsynced, Detail: "no answer"}, "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := (&Set{Account: tc.account}).DescribeMissing(t.Context(), answers{tc.seen})
@@ -116,16 +116,16 @@ func TestDescribeMissing(t *testing.T) {
 }
 
 // answers gives the same objects to each query.
-type answers struct{ plan.Target }
+type answers struct{ observed.Target }
 
 // Read gives them.
-func (a answers) Read(context.Context, snapshot.Query) plan.Target { return a.Target }
+func (a answers) Read(context.Context, snapshot.Query) observed.Target { return a.Target }
 
 // TestOwnSecretsAreNeverSeen shows that no expression sees a Secret of the operator's namespace, whoever asks.
 func TestOwnSecretsAreNeverSeen(t *testing.T) {
 	secrets, pods := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	in := func(resource schema.GroupVersionResource, namespace string) plan.Object {
-		return plan.Object{Ref: plan.Ref{Resource: resource, Namespace: namespace, Name: "a"}}
+	in := func(resource schema.GroupVersionResource, namespace string) observed.Object {
+		return observed.Object{Ref: observed.Ref{Resource: resource, Namespace: namespace, Name: "a"}}
 	}
 	for name, tc := range map[string]struct {
 		resource schema.GroupVersionResource
@@ -135,7 +135,7 @@ func TestOwnSecretsAreNeverSeen(t *testing.T) {
 		"Pods":    {pods, []string{"cleaner-system", "shop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := plan.Target{Resource: tc.resource, Objects: []plan.Object{in(tc.resource, "cleaner-system"), in(tc.resource, "shop")}}
+			shared := observed.Target{Resource: tc.resource, Objects: []observed.Object{in(tc.resource, "cleaner-system"), in(tc.resource, "shop")}}
 			var got []string
 			for _, o := range (withoutOwnSecrets{answers{shared}, "cleaner-system"}).Read(t.Context(), snapshot.Query{}).Objects {
 				got = append(got, o.Namespace)

@@ -18,7 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -85,9 +85,9 @@ func (s *Reader) reviewAuthor(ctx context.Context, c v1alpha1.Owner, account ide
 }
 
 // valueOf is what a key of a Secret holds. No error says anything of it.
-func valueOf(seen plan.Target, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
+func valueOf(seen observed.Target, namespace string, ref v1alpha1.SecretKeyReference) ([]byte, error) {
 	switch {
-	case seen.State != plan.Complete:
+	case seen.State != observed.Complete:
 		return nil, errors.New(seen.Detail)
 	case len(seen.Objects) == 0:
 		return nil, fmt.Errorf("cannot find Secret %q in namespace %q", ref.Name, namespace)

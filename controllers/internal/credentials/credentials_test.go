@@ -15,7 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // TestNoForeignSecretIsRead has the spec as it is now decide, and never the namespace of the operator be read: whatever a
@@ -80,11 +80,11 @@ func TestNoForeignSecretIsRead(t *testing.T) {
 }
 
 func TestValueOf(t *testing.T) {
-	secret := func(data any) plan.Target {
-		return plan.Target{State: plan.Complete, Objects: []plan.Object{{Value: map[string]any{"data": data}}}}
+	secret := func(data any) observed.Target {
+		return observed.Target{State: observed.Complete, Objects: []observed.Object{{Value: map[string]any{"data": data}}}}
 	}
 	for name, tc := range map[string]struct {
-		seen plan.Target
+		seen observed.Target
 		want string
 		err  string
 	}{
@@ -92,9 +92,9 @@ func TestValueOf(t *testing.T) {
 		"OtherKey":  {seen: secret(map[string]any{"other": "czNjcmV0"}), err: `cannot find key "token" in Secret "sink" in namespace "shop"`},
 		"NoData":    {seen: secret(nil), err: `cannot find key "token" in Secret "sink" in namespace "shop"`},
 		"NotBase64": {seen: secret(map[string]any{"token": "czNjcmV0!"}), err: `cannot decode key "token" of Secret "sink" in namespace "shop"`},
-		"Missing":   {seen: plan.Target{State: plan.Complete}, err: `cannot find Secret "sink" in namespace "shop"`},
-		"Forbidden": {seen: plan.Target{State: plan.Forbidden, Detail: "the operator may not"}, err: "the operator may not"},
-		"Unknown":   {seen: plan.Target{State: plan.Failed, Detail: "cannot get it", Objects: secret(map[string]any{"token": "czNjcmV0"}).Objects}, err: "cannot get it"},
+		"Missing":   {seen: observed.Target{State: observed.Complete}, err: `cannot find Secret "sink" in namespace "shop"`},
+		"Forbidden": {seen: observed.Target{State: observed.Forbidden, Detail: "the operator may not"}, err: "the operator may not"},
+		"Unknown":   {seen: observed.Target{State: observed.Failed, Detail: "cannot get it", Objects: secret(map[string]any{"token": "czNjcmV0"}).Objects}, err: "cannot get it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := valueOf(tc.seen, "shop", v1alpha1.SecretKeyReference{Name: "sink", Key: "token"})

@@ -27,7 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -100,20 +100,20 @@ func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.Pass
 
 // Read answers a query with what there was at a moment after it was called. It is Unsynced where that cannot be proved, or costs no less than to read
 // live.
-func (p *Prover) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (p *Prover) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	if q.Namespaces.Labels == nil || q.Namespace != "" {
 		return p.readPlace(ctx, q)
 	}
 	before, names := q.Namespaces.ListSelected(ctx, p)
-	if before.State != plan.Complete {
+	if before.State != observed.Complete {
 		return unproven()
 	}
 	some := q
 	some.Namespaces = snapshot.Namespaces{Names: names, Except: q.Namespaces.Except}
 	t := p.readPlace(ctx, some)
-	if t.State != plan.Complete {
+	if t.State != observed.Complete {
 		return t
 	}
 	if after, _ := q.Namespaces.ListSelected(ctx, p); !snapshot.AreUnchanged(before, after) { // if they are, they were when the objects were read
@@ -122,12 +122,12 @@ func (p *Prover) Read(ctx context.Context, q snapshot.Query) plan.Target {
 	return t
 }
 
-func unproven() plan.Target {
-	return plan.Target{State: plan.Unsynced, Detail: "it is not proved that the watch knows all"}
+func unproven() observed.Target {
+	return observed.Target{State: observed.Unsynced, Detail: "it is not proved that the watch knows all"}
 }
 
 // readPlace answers a query from the watch of one place.
-func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) plan.Target {
+func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) observed.Target {
 	place, all, near, ok := p.watches.FindPlace(&q)
 	if len(q.Namespaces.Names) > live.FewNamespaces {
 		near = all // a live read lists all
@@ -261,7 +261,7 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 		return true
 	}
 	definition := p.watches.Read(ctx, served.NewDefinitionQuery(place.GVR.GroupResource().String()))
-	return definition.State == plan.Complete && len(definition.Objects) > 0
+	return definition.State == observed.Complete && len(definition.Objects) > 0
 }
 
 // awaitVersion waits for some time until a place has reached a version.
@@ -272,7 +272,7 @@ func (p *Prover) awaitVersion(ctx context.Context, place watches.Place, version 
 }
 
 // listVersions lists which objects of a place there are, in the memory that there is for that.
-func (p *Prover) listVersions(ctx context.Context, place watches.Place) ([]plan.Ref, string, error) {
+func (p *Prover) listVersions(ctx context.Context, place watches.Place) ([]observed.Ref, string, error) {
 	waiting, cancel := context.WithTimeout(ctx, slotWait)
 	defer cancel()
 	select {
@@ -301,8 +301,8 @@ func (r *room) TakeBytes(bytes int64) error {
 type Reader struct{ Proven, Live snapshot.Reader }
 
 // Read answers a query with what there was at a moment after it was called.
-func (r Reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
-	if t := r.Proven.Read(ctx, q); t.State == plan.Complete {
+func (r Reader) Read(ctx context.Context, q snapshot.Query) observed.Target {
+	if t := r.Proven.Read(ctx, q); t.State == observed.Complete {
 		return t
 	}
 	return r.Live.Read(ctx, q)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/internal/watches"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -150,7 +150,7 @@ func newRig(t *testing.T, s *apiserver.Server, qs ...snapshot.Query) *rig {
 	}
 	engine.SetInterests(watches.Owner{Name: "c"}, interests)
 	for i := range qs {
-		r.until(fmt.Sprintf("query %d is watched", i), func() bool { return engine.Read(t.Context(), qs[i]).State == plan.Complete })
+		r.until(fmt.Sprintf("query %d is watched", i), func() bool { return engine.Read(t.Context(), qs[i]).State == observed.Complete })
 	}
 	return r
 }
@@ -199,14 +199,14 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 				r.patience = 100 * time.Millisecond
 			}
 			s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
-			versions := make(chan plan.Target, 1)
+			versions := make(chan observed.Target, 1)
 			go func() { versions <- r.Read(t.Context(), everywhere()) }()
 			if tc.busy {
 				r.until("the version was asked for", func() bool { return s.Asked("list pods") > 0 })
 				s.Put(apiserver.Pods, "a", "late", nil)
 			}
 			got := <-versions
-			if got.State != plan.Complete || len(got.Objects) < 20 {
+			if got.State != observed.Complete || len(got.Objects) < 20 {
 				t.Errorf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
 			}
 			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
@@ -221,7 +221,7 @@ func TestAVersionThatStaysProvesNothing(t *testing.T) {
 	r := newRig(t, s, everywhere())
 	r.few, r.patience = 1, 100*time.Millisecond
 	s.RemoveSilently(apiserver.Pods, "a", "p0000")
-	if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced {
+	if got := r.Read(t.Context(), everywhere()); got.State != observed.Unsynced {
 		t.Errorf("got %s with %d objects", got.State, len(got.Objects))
 	}
 }
@@ -237,22 +237,22 @@ func TestAWatchThatIsBehindProvesNothing(t *testing.T) {
 			r.gate.shut()
 			s.Remove(apiserver.Pods, "a", "p0000")
 			s.Put(apiserver.Pods, "a", "new", nil)
-			if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced || len(got.Objects) > 0 {
+			if got := r.Read(t.Context(), everywhere()); got.State != observed.Unsynced || len(got.Objects) > 0 {
 				t.Errorf("got %s, %d objects", got.State, len(got.Objects))
 			}
 			got := Reader{Proven: r.Prover, Live: r.requests}.Read(t.Context(), everywhere())
-			if names := queries.NamesOf(got); got.State != plan.Complete || !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
+			if names := queries.NamesOf(got); got.State != observed.Complete || !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
 				t.Errorf("live reads give %s %v", got.State, names)
 			}
 			asked := s.Asked("list pods")
-			if got := r.Read(t.Context(), everywhere()); got.State != plan.Unsynced || s.Asked("list pods") != asked {
+			if got := r.Read(t.Context(), everywhere()); got.State != observed.Unsynced || s.Asked("list pods") != asked {
 				t.Errorf("after one failure it is tried again at once: %s", got.State)
 			}
 			r.gate.open()
 			r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
 			r.until("it has caught up", func() bool {
 				r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
-				return r.Read(t.Context(), everywhere()).State == plan.Complete
+				return r.Read(t.Context(), everywhere()).State == observed.Complete
 			})
 			if names := queries.NamesOf(r.Read(t.Context(), everywhere())); !slices.Contains(names, "new") || slices.Contains(names, "p0000") {
 				t.Errorf("it gives %v", names)
@@ -269,7 +269,7 @@ func TestAnEventThatIsLostIsNoticed(t *testing.T) {
 	r.patience = 100 * time.Millisecond
 	s.RemoveSilently(apiserver.Pods, "a", "p0003")
 	s.Put(apiserver.Namespaces, "", "x", nil)
-	if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+	if got := r.Read(t.Context(), everywhere()); got.State == observed.Complete {
 		t.Errorf("it gives %v", queries.NamesOf(got))
 	}
 }
@@ -282,7 +282,7 @@ func TestAnAPIServerThatGoesBackProvesNothing(t *testing.T) {
 		r := newRig(t, s, everywhere())
 		r.few = few
 		s.SetVersion(s.Put(apiserver.Namespaces, "", "x", nil) - 5)
-		if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+		if got := r.Read(t.Context(), everywhere()); got.State == observed.Complete {
 			t.Errorf("%s: it proves %d objects", name, len(got.Objects))
 		}
 	}
@@ -303,7 +303,7 @@ func TestAnObjectThatIsGoneAgainIsNotProved(t *testing.T) {
 				s.Remove(apiserver.Pods, "a", "z")
 				for range 3 {
 					r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
-					if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete && slices.Contains(queries.NamesOf(got), "z") {
+					if got := r.Read(t.Context(), everywhere()); got.State == observed.Complete && slices.Contains(queries.NamesOf(got), "z") {
 						t.Fatalf("round %d: it proves %v", n, queries.NamesOf(got))
 					}
 					r.gate.open()
@@ -312,7 +312,7 @@ func TestAnObjectThatIsGoneAgainIsNotProved(t *testing.T) {
 				r.gate.open()
 				r.until("the watch has caught up", func() bool {
 					r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
-					return r.Read(t.Context(), everywhere()).State == plan.Complete
+					return r.Read(t.Context(), everywhere()).State == observed.Complete
 				})
 			}
 		})
@@ -330,12 +330,12 @@ func TestAnAPIServerThatWentBackProvesNothingLater(t *testing.T) {
 		r.until("the watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "lost") })
 		s.RemoveSilently(apiserver.Pods, "a", "lost")
 		s.SetVersion(last - 3)
-		if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+		if got := r.Read(t.Context(), everywhere()); got.State == observed.Complete {
 			t.Errorf("%s: it proves %d objects of another time", name, len(got.Objects))
 		}
 		for s.Put(apiserver.Pods, "b", "p0001", nil) < last+5 {
 			r.clock.SetTime(r.clock.Now().Add(pauseAfterFailure))
-			if got := r.Read(t.Context(), everywhere()); got.State == plan.Complete {
+			if got := r.Read(t.Context(), everywhere()); got.State == observed.Complete {
 				t.Errorf("%s: it proves %d objects of another time", name, len(got.Objects))
 			}
 		}
@@ -383,7 +383,7 @@ func TestNotProved(t *testing.T) {
 			if tc.fault != nil {
 				tc.fault(s)
 			}
-			if got := r.Read(t.Context(), tc.query); got.State != plan.Unsynced {
+			if got := r.Read(t.Context(), tc.query); got.State != observed.Unsynced {
 				t.Errorf("got %s", got.State)
 			}
 		})
@@ -404,7 +404,7 @@ func TestProofsAreShared(t *testing.T) {
 		return false
 	})
 	const readers = 50
-	results := make(chan plan.Target, readers+1)
+	results := make(chan observed.Target, readers+1)
 	read := func() { results <- r.Read(t.Context(), everywhere(queries.Labelled("n!=9"))) }
 	go read()
 	<-asked
@@ -426,7 +426,7 @@ func TestProofsAreShared(t *testing.T) {
 	news := 0
 	for range readers + 1 {
 		got := <-results
-		if got.State != plan.Complete {
+		if got.State != observed.Complete {
 			t.Fatalf("got %s %s", got.State, got.Detail)
 		}
 		if slices.Contains(queries.NamesOf(got), "new") {
@@ -463,7 +463,7 @@ func TestACallerMayLeave(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := r.Read(ctx, everywhere()); got.State != plan.Unsynced {
+	if got := r.Read(ctx, everywhere()); got.State != observed.Unsynced {
 		t.Errorf("got %s", got.State)
 	}
 	close(answer)
@@ -480,7 +480,7 @@ func TestNamespacesThatAreChosen(t *testing.T) {
 	q := queries.New("Pod", queries.ChosenBy("tier=dev"), func(q *snapshot.Query) { q.Namespaces.Except = []string{"b"} })
 	r := newRig(t, s, q)
 	got := r.Read(t.Context(), q)
-	if places := queries.PlacesOf(got); got.State != plan.Complete || len(places) != 7 || slices.ContainsFunc(places, func(p string) bool { return !strings.HasPrefix(p, "a/") }) {
+	if places := queries.PlacesOf(got); got.State != observed.Complete || len(places) != 7 || slices.ContainsFunc(places, func(p string) bool { return !strings.HasPrefix(p, "a/") }) {
 		t.Errorf("got %s %v", got.State, places)
 	}
 	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
@@ -489,7 +489,7 @@ func TestNamespacesThatAreChosen(t *testing.T) {
 		}
 		return false
 	})
-	if got := r.Read(t.Context(), q); got.State != plan.Unsynced {
+	if got := r.Read(t.Context(), q); got.State != observed.Unsynced {
 		t.Errorf("the namespaces have changed meanwhile, and it gives %s %v", got.State, queries.PlacesOf(got))
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -38,7 +38,7 @@ func (m *moment) find(q *snapshot.Query) (found []string) {
 		if (namespace == "") != (q.Kind == "Namespace") || q.Namespace != "" && q.Namespace != namespace || !q.Labels.Matches(m.labels[at]) {
 			continue
 		}
-		if place := (&plan.Object{Labels: m.labels["/"+namespace]}); namespace != "" && !q.Namespaces.MatchesNamespace(namespace, place) {
+		if place := (&observed.Object{Labels: m.labels["/"+namespace]}); namespace != "" && !q.Namespaces.MatchesNamespace(namespace, place) {
 			continue
 		}
 		found = append(found, fmt.Sprint(namespace, "/", name, " ", version))
@@ -84,7 +84,7 @@ func (p *past) countMoments() int {
 }
 
 // wasSo says that an answer is what a query selected at one of the moments since the first.
-func (p *past) wasSo(q *snapshot.Query, got plan.Target, first int) (bool, string) {
+func (p *past) wasSo(q *snapshot.Query, got observed.Target, first int) (bool, string) {
 	var found []string
 	for i := range got.Objects {
 		o := &got.Objects[i]
@@ -145,7 +145,7 @@ func playRound(t *testing.T, seed uint64) (proved int) {
 				q := qs[n%len(qs)]
 				first := p.countMoments() - 1
 				got := r.Read(t.Context(), q)
-				if got.State != plan.Complete {
+				if got.State != observed.Complete {
 					continue
 				}
 				mu.Lock()

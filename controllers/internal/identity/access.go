@@ -15,7 +15,7 @@ import (
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -80,17 +80,17 @@ type accountReader struct {
 }
 
 // Read answers a query, if the account may.
-func (r *accountReader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (r *accountReader) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	t := r.shared.Read(ctx, q)
-	if t.State != plan.Complete {
+	if t.State != observed.Complete {
 		return t
 	}
 	denied, err := r.findDenial(ctx, &q, t.Resource, t.Namespaced)
 	switch {
 	case err != nil:
-		return plan.Target{State: plan.Failed, Resource: t.Resource, Namespaced: t.Namespaced, Detail: err.Error()}
+		return observed.Target{State: observed.Failed, Resource: t.Resource, Namespaced: t.Namespaced, Detail: err.Error()}
 	case denied != "":
-		return plan.Target{State: plan.Forbidden, Resource: t.Resource, Namespaced: t.Namespaced, Detail: denied}
+		return observed.Target{State: observed.Forbidden, Resource: t.Resource, Namespaced: t.Namespaced, Detail: denied}
 	}
 	return t
 }

@@ -21,7 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -55,10 +55,10 @@ func TestConfig(t *testing.T) {
 // pods knows one pod, whatever it is asked.
 type pods struct{}
 
-func (pods) Read(context.Context, snapshot.Query) plan.Target {
-	return plan.Target{
-		State: plan.Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true,
-		Objects: make([]plan.Object, 1),
+func (pods) Read(context.Context, snapshot.Query) observed.Target {
+	return observed.Target{
+		State: observed.Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespaced: true,
+		Objects: make([]observed.Object, 1),
 	}
 }
 
@@ -95,15 +95,15 @@ func TestReader(t *testing.T) {
 		deny   []string
 		err    error
 		asked  []string
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 	}{
-		"Seen":        {query("", false), nil, nil, []string{"get", "list", "watch"}, plan.Complete, ""},
-		"NamedUnseen": {query("a", true), nil, nil, []string{"get"}, plan.Complete, ""},
-		"SetUnseen":   {query("", true), nil, nil, []string{"list"}, plan.Complete, ""},
-		"Denied": {query("a", false), []string{"list", "watch"}, nil, []string{"get", "list", "watch"}, plan.Forbidden,
+		"Seen":        {query("", false), nil, nil, []string{"get", "list", "watch"}, observed.Complete, ""},
+		"NamedUnseen": {query("a", true), nil, nil, []string{"get"}, observed.Complete, ""},
+		"SetUnseen":   {query("", true), nil, nil, []string{"list"}, observed.Complete, ""},
+		"Denied": {query("a", false), []string{"list", "watch"}, nil, []string{"get", "list", "watch"}, observed.Forbidden,
 			`ServiceAccount "shop/cleaner" is not allowed to list and watch pods "a" in namespace "shop"`},
-		"NobodyKnows": {query("a", true), nil, errors.New("no answer"), []string{"get"}, plan.Failed,
+		"NobodyKnows": {query("a", true), nil, errors.New("no answer"), []string{"get"}, observed.Failed,
 			`cannot find out what ServiceAccount "shop/cleaner" may do: no answer`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestReader(t *testing.T) {
 			if got.State != tc.state || got.Detail != tc.detail {
 				t.Errorf("got %v %q, want %v %q", got.State, got.Detail, tc.state, tc.detail)
 			}
-			if shown := len(got.Objects) > 0; shown != (tc.state == plan.Complete) {
+			if shown := len(got.Objects) > 0; shown != (tc.state == observed.Complete) {
 				t.Errorf("objects shown: %t", shown)
 			}
 			if diff := cmp.Diff(tc.asked, r.asked); diff != "" {
@@ -136,18 +136,18 @@ func TestReader(t *testing.T) {
 }
 
 // unknown knows nothing of what it is asked, but the state that this is.
-type unknown plan.TargetState
+type unknown observed.TargetState
 
-func (u unknown) Read(context.Context, snapshot.Query) plan.Target {
-	return plan.Target{State: plan.TargetState(u), Detail: "as it was"}
+func (u unknown) Read(context.Context, snapshot.Query) observed.Target {
+	return observed.Target{State: observed.TargetState(u), Detail: "as it was"}
 }
 
 // Of what nobody knows nothing is shown, and nobody is asked about it.
 func TestReaderOfWhatIsNotKnown(t *testing.T) {
-	for _, state := range []plan.TargetState{plan.Unknown, plan.Failed, plan.Forbidden, plan.NoSuchKind} {
+	for _, state := range []observed.TargetState{observed.Unknown, observed.Failed, observed.Forbidden, observed.NoSuchKind} {
 		r := &reviewer{}
 		got := r.access(clocktesting.NewFakeClock(time.Now())).NewReader(Account{"shop", "cleaner"}, unknown(state)).Read(t.Context(), query("", false))
-		if diff := cmp.Diff(plan.Target{State: state, Detail: "as it was"}, got); diff != "" || len(r.asked) > 0 {
+		if diff := cmp.Diff(observed.Target{State: state, Detail: "as it was"}, got); diff != "" || len(r.asked) > 0 {
 			t.Errorf("%v: asked for %v (-want +got):\n%s", state, r.asked, diff)
 		}
 	}
@@ -173,25 +173,25 @@ func TestReaderOfNamespaces(t *testing.T) {
 		among  snapshot.Namespaces
 		unseen bool
 		allow  []string
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 		asked  []string
 	}{
-		"Cluster": {"it may read all", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods "}, plan.Complete, "", []string{"list pods "}},
-		"Each": {"it may read each", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods a", "pods b"}, plan.Complete, "",
+		"Cluster": {"it may read all", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods "}, observed.Complete, "", []string{"list pods "}},
+		"Each": {"it may read each", snapshot.Namespaces{Names: []string{"a", "b"}}, true, []string{"pods a", "pods b"}, observed.Complete, "",
 			[]string{"list pods ", "list pods a", "list pods b"}},
-		"OneMissing": {"all or nothing", snapshot.Namespaces{Names: []string{"a", "b"}}, false, []string{"pods a"}, plan.Forbidden,
+		"OneMissing": {"all or nothing", snapshot.Namespaces{Names: []string{"a", "b"}}, false, []string{"pods a"}, observed.Forbidden,
 			`ServiceAccount "ops/cleaner" is not allowed to get and list and watch pods in namespace "b"`,
 			[]string{"get pods ", "list pods ", "watch pods ", "get pods a", "list pods a", "watch pods a", "get pods b", "list pods b", "watch pods b"}},
-		"Excluded": {"all the others cannot be named", snapshot.Namespaces{Except: []string{"b"}}, true, []string{"pods a"}, plan.Forbidden,
+		"Excluded": {"all the others cannot be named", snapshot.Namespaces{Except: []string{"b"}}, true, []string{"pods a"}, observed.Forbidden,
 			`ServiceAccount "ops/cleaner" is not allowed to list pods in all namespaces`, []string{"list pods "}},
-		"Chosen": {"the labels are shown by what is chosen", snapshot.Namespaces{Labels: dev}, false, []string{"pods ", "namespaces "}, plan.Complete, "",
+		"Chosen": {"the labels are shown by what is chosen", snapshot.Namespaces{Labels: dev}, false, []string{"pods ", "namespaces "}, observed.Complete, "",
 			[]string{"get pods ", "list pods ", "watch pods ", "get namespaces ", "list namespaces ", "watch namespaces "}},
-		"ChosenUnseen": {"as for the objects", snapshot.Namespaces{Labels: dev}, true, []string{"pods "}, plan.Forbidden,
+		"ChosenUnseen": {"as for the objects", snapshot.Namespaces{Labels: dev}, true, []string{"pods "}, observed.Forbidden,
 			`ServiceAccount "ops/cleaner" is not allowed to list namespaces (cluster-scoped)`, []string{"list pods ", "list namespaces "}},
-		"ChosenNamed": {"each, and the labels", snapshot.Namespaces{Names: []string{"a"}, Labels: dev}, true, []string{"pods a", "namespaces "}, plan.Complete, "",
+		"ChosenNamed": {"each, and the labels", snapshot.Namespaces{Names: []string{"a"}, Labels: dev}, true, []string{"pods a", "namespaces "}, observed.Complete, "",
 			[]string{"list pods ", "list pods a", "list namespaces "}},
-		"ChosenElsewhere": {"nobody names what is chosen", snapshot.Namespaces{Labels: dev}, true, []string{"pods a", "namespaces "}, plan.Forbidden,
+		"ChosenElsewhere": {"nobody names what is chosen", snapshot.Namespaces{Labels: dev}, true, []string{"pods a", "namespaces "}, observed.Forbidden,
 			`ServiceAccount "ops/cleaner" is not allowed to list pods in all namespaces`, []string{"list pods "}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestReaderOfNamespaces(t *testing.T) {
 			q := query("", tc.unseen)
 			q.Namespace, q.Namespaces = "", tc.among
 			got := places(&asked, tc.allow...).NewReader(Account{"ops", "cleaner"}, pods{}).Read(t.Context(), q)
-			if got.State != tc.state || got.Detail != tc.detail || (len(got.Objects) > 0) != (tc.state == plan.Complete) {
+			if got.State != tc.state || got.Detail != tc.detail || (len(got.Objects) > 0) != (tc.state == observed.Complete) {
 				t.Errorf("%s: got %v %q with %d objects, want %v %q", tc.reason, got.State, got.Detail, len(got.Objects), tc.state, tc.detail)
 			}
 			if diff := cmp.Diff(tc.asked, asked); diff != "" {
@@ -213,7 +213,7 @@ func TestAnswersServeForAWhile(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := &reviewer{deny: map[string]bool{}}
 	a := r.access(clock)
-	read := func(account Account) plan.TargetState {
+	read := func(account Account) observed.TargetState {
 		return a.NewReader(account, pods{}).Read(t.Context(), query("", true)).State
 	}
 	one, other := Account{"shop", "one"}, Account{"shop", "other"}
@@ -228,15 +228,15 @@ func TestAnswersServeForAWhile(t *testing.T) {
 	}
 	clock.Step(allowedTTL + time.Second)
 	r.deny["list"] = true
-	if got := read(one); got != plan.Forbidden {
+	if got := read(one); got != observed.Forbidden {
 		t.Errorf("a right that was taken away still shows objects after a minute: %v", got)
 	}
 	clock.Step(deniedTTL + time.Second)
 	delete(r.deny, "list")
-	if got := read(one); got != plan.Complete {
+	if got := read(one); got != observed.Complete {
 		t.Errorf("a right that was given is not seen: %v", got)
 	}
-	if got := a.NewReader(Account{}, pods{}).Read(t.Context(), query("", true)).State; got != plan.Complete {
+	if got := a.NewReader(Account{}, pods{}).Read(t.Context(), query("", true)).State; got != observed.Complete {
 		t.Errorf("the operator's own: %v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -26,17 +26,17 @@ const (
 
 // readInSelectedNamespaces reads the objects of the selected namespaces. Namespaces that labels select must be the same, and unchanged,
 // before and after, so that the answer was true at one moment.
-func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query) plan.Target {
+func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query) observed.Target {
 	if q.Namespaces.Labels == nil {
 		return l.readInNamedNamespaces(ctx, res, q, q.Namespaces.Names)
 	}
 	before, names := q.Namespaces.ListSelected(ctx, l)
 	for range maxRereads {
-		if before.State != plan.Complete {
-			return plan.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
+		if before.State != observed.Complete {
+			return observed.Target{State: before.State, Detail: before.Detail, Resource: res.GVR, Namespaced: true}
 		}
 		t := l.readInNamedNamespaces(ctx, res, q, names)
-		if t.State != plan.Complete {
+		if t.State != observed.Complete {
 			return t
 		}
 		after, now := q.Namespaces.ListSelected(ctx, l)
@@ -45,29 +45,29 @@ func (l *Reader) readInSelectedNamespaces(ctx context.Context, res served.Resour
 		}
 		before, names = after, now
 	}
-	return plan.Target{
-		State: plan.Failed, Resource: res.GVR, Namespaced: true,
+	return observed.Target{
+		State: observed.Failed, Resource: res.GVR, Namespaced: true,
 		Detail: fmt.Sprintf("the namespaces that namespaceSelector selects kept changing while %s were listed", res.GVR.GroupResource()),
 	}
 }
 
 // readInNamedNamespaces reads the objects of these namespaces, or of all if names is nil, in one version. It ignores other namespaces,
 // so that nothing in them can make it fail.
-func (l *Reader) readInNamedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query, names []string) plan.Target {
+func (l *Reader) readInNamedNamespaces(ctx context.Context, res served.Resource, q snapshot.Query, names []string) observed.Target {
 	among := q.Namespaces
 	q.Namespaces, q.Namespace = snapshot.Namespaces{Names: names, Except: among.Except}, ""
 	if names == nil || len(names) > FewNamespaces {
 		t, _ := l.readInNamespace(ctx, res, q, "")
 		// The namespaces that a spec names may be all that is allowed.
-		if t.State != plan.Forbidden || among.Names == nil {
+		if t.State != observed.Forbidden || among.Names == nil {
 			return t
 		}
 	}
-	all := plan.Target{State: plan.Complete, Resource: res.GVR, Namespaced: true}
+	all := observed.Target{State: observed.Complete, Resource: res.GVR, Namespaced: true}
 	var version string
 	for _, q.Namespace = range names {
-		var t plan.Target
-		if t, version = l.readInNamespace(ctx, res, q, version); t.State != plan.Complete {
+		var t observed.Target
+		if t, version = l.readInNamespace(ctx, res, q, version); t.State != observed.Complete {
 			return t
 		}
 		all.Objects = append(all.Objects, t.Objects...)

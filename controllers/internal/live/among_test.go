@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -25,30 +25,30 @@ func TestLiveReadsNamespaces(t *testing.T) {
 		reason string
 		query  snapshot.Query
 		deny   []apiserver.Denial
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 		places []string
 		lists  int // of pods
 	}{
-		"Named":            {reason: "each by itself", query: queries.New("Pod", queries.Among("a", "c")), state: plan.Complete, places: []string{"a/p", "c/p"}, lists: 2},
-		"NamedAndLabelled": {reason: "the selector goes to the API server", query: queries.New("Pod", queries.Among("a", "c"), queries.Labelled("app=web")), state: plan.Complete, places: []string{"c/p"}, lists: 2},
-		"None":             {reason: "nothing is asked", query: queries.New("Pod", queries.Among()), state: plan.Complete},
-		"NoSuchNamespace":  {reason: "nothing lives there", query: queries.New("Pod", queries.Among("z")), state: plan.Complete, lists: 1},
-		"Many":             {reason: "one list of all, of which those are picked", query: queries.New("Pod", queries.Among(many...)), state: plan.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 1},
-		"ManyByThemselves": {reason: "the cluster is forbidden", query: queries.New("Pod", queries.Among(many...)), deny: []apiserver.Denial{{Resource: "pods"}}, state: plan.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 11},
+		"Named":            {reason: "each by itself", query: queries.New("Pod", queries.Among("a", "c")), state: observed.Complete, places: []string{"a/p", "c/p"}, lists: 2},
+		"NamedAndLabelled": {reason: "the selector goes to the API server", query: queries.New("Pod", queries.Among("a", "c"), queries.Labelled("app=web")), state: observed.Complete, places: []string{"c/p"}, lists: 2},
+		"None":             {reason: "nothing is asked", query: queries.New("Pod", queries.Among()), state: observed.Complete},
+		"NoSuchNamespace":  {reason: "nothing lives there", query: queries.New("Pod", queries.Among("z")), state: observed.Complete, lists: 1},
+		"Many":             {reason: "one list of all, of which those are picked", query: queries.New("Pod", queries.Among(many...)), state: observed.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 1},
+		"ManyByThemselves": {reason: "the cluster is forbidden", query: queries.New("Pod", queries.Among(many...)), deny: []apiserver.Denial{{Resource: "pods"}}, state: observed.Complete, places: []string{"a/p", "b/p", "c/p"}, lists: 11},
 		"OneIsForbidden": {reason: "all or nothing", query: queries.New("Pod", queries.Among(many...)), deny: []apiserver.Denial{{Resource: "pods"}, {Resource: "pods", Namespace: "b"}},
-			state: plan.Forbidden, detail: `the operator is not allowed to list pods in namespace "b"`, lists: 3},
-		"Excluded": {reason: "all but those", query: queries.New("Pod", queries.Except("a", "d")), state: plan.Complete, places: []string{"b/p", "c/p"}, lists: 1},
+			state: observed.Forbidden, detail: `the operator is not allowed to list pods in namespace "b"`, lists: 3},
+		"Excluded": {reason: "all but those", query: queries.New("Pod", queries.Except("a", "d")), state: observed.Complete, places: []string{"b/p", "c/p"}, lists: 1},
 		"ExcludedForbidden": {reason: "nobody names what is left", query: queries.New("Pod", queries.Except("a")), deny: []apiserver.Denial{{Resource: "pods"}},
-			state: plan.Forbidden, detail: "the operator is not allowed to list pods in all namespaces", lists: 1},
-		"Chosen":         {reason: "by the labels of the namespaces", query: queries.New("Pod", queries.ChosenBy("tier=dev")), state: plan.Complete, places: []string{"a/p", "b/p"}, lists: 2},
-		"ChosenMetadata": {reason: "the same", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.MetadataOnly), state: plan.Complete, places: []string{"a/p", "b/p"}, lists: 2},
-		"ChosenExcluded": {reason: "whatever the labels say", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Except("b")), state: plan.Complete, places: []string{"a/p"}, lists: 1},
-		"ChosenNamed":    {reason: "both must hold", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("b", "c")), state: plan.Complete, places: []string{"b/p"}, lists: 1},
-		"ChosenNone":     {reason: "no namespace has the labels", query: queries.New("Pod", queries.ChosenBy("tier=none")), state: plan.Complete},
+			state: observed.Forbidden, detail: "the operator is not allowed to list pods in all namespaces", lists: 1},
+		"Chosen":         {reason: "by the labels of the namespaces", query: queries.New("Pod", queries.ChosenBy("tier=dev")), state: observed.Complete, places: []string{"a/p", "b/p"}, lists: 2},
+		"ChosenMetadata": {reason: "the same", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.MetadataOnly), state: observed.Complete, places: []string{"a/p", "b/p"}, lists: 2},
+		"ChosenExcluded": {reason: "whatever the labels say", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Except("b")), state: observed.Complete, places: []string{"a/p"}, lists: 1},
+		"ChosenNamed":    {reason: "both must hold", query: queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("b", "c")), state: observed.Complete, places: []string{"b/p"}, lists: 1},
+		"ChosenNone":     {reason: "no namespace has the labels", query: queries.New("Pod", queries.ChosenBy("tier=none")), state: observed.Complete},
 		"NoNamespaces": {reason: "the labels cannot be read", query: queries.New("Pod", queries.ChosenBy("tier=dev")), deny: []apiserver.Denial{{Resource: "namespaces", Namespace: "*", Name: "*"}},
-			state: plan.Forbidden, detail: "the operator is not allowed to list namespaces (cluster-scoped)"},
-		"NoKind": {reason: "discovery says so", query: queries.New("Revision", queries.Among("a")), state: plan.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
+			state: observed.Forbidden, detail: "the operator is not allowed to list namespaces (cluster-scoped)"},
+		"NoKind": {reason: "discovery says so", query: queries.New("Revision", queries.Among("a")), state: observed.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLiveReadsNamespaces(t *testing.T) {
 			if diff := cmp.Diff(tc.places, queries.PlacesOf(got)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
-			if got.State == plan.Complete && (got.Resource != apiserver.Pods || !got.Namespaced) {
+			if got.State == observed.Complete && (got.Resource != apiserver.Pods || !got.Namespaced) {
 				t.Errorf("the answer is about %v", got.Resource)
 			}
 			if lists := s.Asked("list pods"); lists != tc.lists {
@@ -83,15 +83,15 @@ func TestLiveReadsNamespaces(t *testing.T) {
 func TestLiveReadsNamespacesOfOneMoment(t *testing.T) {
 	for name, tc := range map[string]struct {
 		changes [][]string // what the tier of a namespace becomes while objects are listed for the first time, the second...
-		state   plan.TargetState
+		state   observed.TargetState
 		places  []string
 		lists   int // of the first namespace
 	}{
-		"Still":    {nil, plan.Complete, []string{"a/p", "b/p"}, 1},
-		"Once":     {[][]string{{"prod"}}, plan.Complete, []string{"a/p"}, 2},
-		"Twice":    {[][]string{{"prod"}, {"dev"}}, plan.Complete, []string{"a/p", "b/p"}, 3},
-		"AndBack":  {[][]string{{"prod", "dev"}}, plan.Complete, []string{"a/p", "b/p"}, 2},
-		"EachTime": {[][]string{{"prod"}, {"dev"}, {"prod"}}, plan.Failed, nil, 3},
+		"Still":    {nil, observed.Complete, []string{"a/p", "b/p"}, 1},
+		"Once":     {[][]string{{"prod"}}, observed.Complete, []string{"a/p"}, 2},
+		"Twice":    {[][]string{{"prod"}, {"dev"}}, observed.Complete, []string{"a/p", "b/p"}, 3},
+		"AndBack":  {[][]string{{"prod", "dev"}}, observed.Complete, []string{"a/p", "b/p"}, 2},
+		"EachTime": {[][]string{{"prod"}, {"dev"}, {"prod"}}, observed.Failed, nil, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := apiserver.New(t)
@@ -191,7 +191,7 @@ func TestExcludedNamespacesAreNotSent(t *testing.T) {
 		queries.New("Pod", queries.Except("a", "b")), queries.New("Pod", queries.Except("a"), phase), queries.New("Revision", queries.Except("a")),
 		queries.New("Pod", queries.Except(all...)), queries.New("Pod", queries.Except(strings.Repeat("a", maxExcludedBytes), "b")), queries.New("Pod"),
 	} {
-		if got := l.Read(t.Context(), q); got.State != plan.Complete {
+		if got := l.Read(t.Context(), q); got.State != observed.Complete {
 			t.Errorf("got %s %q", got.State, got.Detail)
 		}
 	}

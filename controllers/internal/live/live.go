@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -59,16 +59,16 @@ func NewReader(who string, config *rest.Config, c clock.PassiveClock, r *served.
 }
 
 // Read reads a target. An object with a name is missing only if the API server says so of that name.
-func (l *Reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (l *Reader) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
-	if state != plan.Complete {
-		return plan.Target{State: state, Detail: detail}
+	if state != observed.Complete {
+		return observed.Target{State: state, Detail: detail}
 	}
 	if wrong := q.CheckScope(res.GVR.GroupResource(), res.Namespaced); wrong != "" {
-		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
+		return observed.Target{State: observed.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
 	}
 	if wrong := served.CheckNames(&q); wrong != "" {
-		return plan.Target{State: plan.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
+		return observed.Target{State: observed.Failed, Detail: wrong, Resource: res.GVR, Namespaced: res.Namespaced}
 	}
 	if !q.Namespaces.SelectsAll() {
 		return l.readInSelectedNamespaces(ctx, res, q)
@@ -79,8 +79,8 @@ func (l *Reader) Read(ctx context.Context, q snapshot.Query) plan.Target {
 
 // readInNamespace reads the objects of the query's namespace, or of all namespaces: the latest, or those of the version at. It returns
 // the version of a list.
-func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q snapshot.Query, at string) (t plan.Target, version string) {
-	t = plan.Target{Resource: res.GVR, Namespaced: res.Namespaced}
+func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q snapshot.Query, at string) (t observed.Target, version string) {
+	t = observed.Target{Resource: res.GVR, Namespaced: res.Namespaced}
 	verb := "list"
 	var err error
 	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {
@@ -92,18 +92,18 @@ func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q sna
 	full := snapshot.TakeBytes(ctx, 0)
 	switch {
 	case full != nil:
-		t.State, t.Detail, t.Objects = plan.Failed, full.Error(), nil
+		t.State, t.Detail, t.Objects = observed.Failed, full.Error(), nil
 	case err == nil:
-		t.State = plan.Complete
+		t.State = observed.Complete
 	case apierrors.IsForbidden(err):
-		t.State, t.Detail = plan.Forbidden, served.ForbiddenDetail(l.who, verb, res, q.Namespace, q.Name)
+		t.State, t.Detail = observed.Forbidden, served.ForbiddenDetail(l.who, verb, res, q.Namespace, q.Name)
 		if namesOtherResource(err, res) { // the operator may not act as the account
 			t.Detail += ": " + err.Error()
 		}
 	case apierrors.IsNotFound(err):
 		return l.explainNotFound(ctx, t, q), ""
 	default:
-		t.State, t.Detail = plan.Failed, fmt.Sprintf("cannot %s %s: %v", verb, served.DescribeScope(res, q.Namespace, q.Name), err)
+		t.State, t.Detail = observed.Failed, fmt.Sprintf("cannot %s %s: %v", verb, served.DescribeScope(res, q.Namespace, q.Name), err)
 	}
 	return t, version
 }
@@ -131,7 +131,7 @@ func keepParts(list *unstructured.UnstructuredList, r *snapshot.Reads) {
 }
 
 // getObject reads one object. If there is none, it returns nil and no error.
-func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.Query) ([]plan.Object, error) {
+func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.Query) ([]observed.Object, error) {
 	var obj any
 	var err error
 	if q.MetadataOnly {
@@ -151,12 +151,12 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 	if err != nil {
 		return nil, err
 	}
-	return []plan.Object{o}, nil
+	return []observed.Object{o}, nil
 }
 
 // listObjects lists the matching objects of one version, the latest or at: all pages have the version of the first, and if that expires
 // the list is read again in one piece. An object that cannot be read is an error if the query selects its namespace.
-func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapshot.Query, at string) (objects []plan.Object, version string, err error) {
+func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapshot.Query, at string) (objects []observed.Object, version string, err error) {
 	selected := selectOutside(res, q.Namespaces.Except, q.Fields)
 	if q.Name != "" {
 		selected = fields.AndSelectors(fields.OneTermEqualSelector(metav1.ObjectNameField, q.Name), selected)
@@ -195,18 +195,18 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 	if err != nil {
 		return nil, "", err
 	}
-	slices.SortFunc(objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) })
+	slices.SortFunc(objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
 	return objects, accessor.GetResourceVersion(), nil
 }
 
 // explainNotFound finds out what a 404 means that names no object: the kind is gone, or it is not known.
-func (l *Reader) explainNotFound(ctx context.Context, t plan.Target, q snapshot.Query) plan.Target {
+func (l *Reader) explainNotFound(ctx context.Context, t observed.Target, q snapshot.Query) observed.Target {
 	l.resolver.InvalidateGroup(q.Group)
 	res, state, detail := l.resolver.ResolveLive(ctx, q.Group, q.Version, q.Kind)
-	if state != plan.Complete {
-		return plan.Target{State: state, Detail: detail}
+	if state != observed.Complete {
+		return observed.Target{State: state, Detail: detail}
 	}
-	t.State = plan.Failed
+	t.State = observed.Failed
 	t.Detail = fmt.Sprintf("the API server serves %s, but responded with 404 to this request", res.GVR.GroupResource())
 	return t
 }

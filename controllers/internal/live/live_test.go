@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -51,28 +51,28 @@ func TestLiveRead(t *testing.T) {
 		query  snapshot.Query
 		deny   []apiserver.Denial
 		fault  func(http.ResponseWriter, string, schema.GroupVersionResource, *http.Request) bool
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 		names  []string
 	}{
-		"Object":          {reason: "it is there", query: queries.New("Pod", queries.Named("web")), state: plan.Complete, names: []string{"web"}},
-		"Metadata":        {reason: "it is there", query: queries.New("Pod", queries.Named("web"), queries.MetadataOnly), state: plan.Complete, names: []string{"web"}},
-		"NoObject":        {reason: "the API server says so of its name", query: queries.New("Pod", queries.Named("x")), state: plan.Complete},
-		"NoObjectByName":  {reason: "the same for metadata", query: queries.New("Pod", queries.Named("x"), queries.MetadataOnly), state: plan.Complete},
-		"Selected":        {reason: "the selector goes to the API server", query: queries.New("Pod", queries.Labelled("app=web")), state: plan.Complete, names: []string{"web"}},
-		"All":             {reason: "of the namespace, in order", query: queries.New("Pod"), state: plan.Complete, names: []string{"db", "web"}},
-		"NameAndLabels":   {reason: "both must hold", query: queries.New("Pod", queries.Named("web"), queries.Labelled("app=db")), state: plan.Complete},
-		"ClusterScoped":   {reason: "the namespace is ignored", query: queries.New("Node"), state: plan.Complete, names: []string{"n"}},
-		"ClusterScoped1":  {reason: "the namespace is ignored", query: queries.New("Node", queries.Named("n")), state: plan.Complete, names: []string{"n"}},
-		"ForbiddenList":   {reason: "says what is missing", query: queries.New("Pod"), deny: []apiserver.Denial{{Resource: "pods", Namespace: "*", Name: "*"}}, state: plan.Forbidden, detail: `the operator is not allowed to list pods in namespace "a"`},
-		"ForbiddenGet":    {reason: "says what is missing", query: queries.New("Pod", queries.Named("web")), deny: []apiserver.Denial{{Resource: "pods", Namespace: "*", Name: "*"}}, state: plan.Forbidden, detail: `the operator is not allowed to get pods "web" in namespace "a"`},
-		"Nowhere":         {reason: "a name is of one namespace", query: queries.New("Pod", queries.Named("web"), queries.In("")), state: plan.Failed, detail: `pods are namespaced: set reference.namespace for "web"`},
-		"NoKind":          {reason: "discovery says so", query: queries.New("Revision", queries.Named("x")), state: plan.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
-		"Bare404":         {reason: "it names no object, so that it is not known to be missing", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, nil), state: plan.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
-		"404OfAnother":    {reason: "another object is missing", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "a", Kind: "namespaces"}), state: plan.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
-		"404OfTheRequest": {reason: "the client made it up from a page that is no Status", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "web", Kind: "pods", Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}}), state: plan.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
-		"ListBare404":     {reason: "a list is never missing", query: queries.New("Pod"), fault: answerWith(404, nil), state: plan.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
-		"Broken":          {reason: "says what went wrong", query: queries.New("Pod"), fault: answerWith(500, nil), state: plan.Failed, detail: `cannot list pods in namespace "a": made up: InternalError`},
+		"Object":          {reason: "it is there", query: queries.New("Pod", queries.Named("web")), state: observed.Complete, names: []string{"web"}},
+		"Metadata":        {reason: "it is there", query: queries.New("Pod", queries.Named("web"), queries.MetadataOnly), state: observed.Complete, names: []string{"web"}},
+		"NoObject":        {reason: "the API server says so of its name", query: queries.New("Pod", queries.Named("x")), state: observed.Complete},
+		"NoObjectByName":  {reason: "the same for metadata", query: queries.New("Pod", queries.Named("x"), queries.MetadataOnly), state: observed.Complete},
+		"Selected":        {reason: "the selector goes to the API server", query: queries.New("Pod", queries.Labelled("app=web")), state: observed.Complete, names: []string{"web"}},
+		"All":             {reason: "of the namespace, in order", query: queries.New("Pod"), state: observed.Complete, names: []string{"db", "web"}},
+		"NameAndLabels":   {reason: "both must hold", query: queries.New("Pod", queries.Named("web"), queries.Labelled("app=db")), state: observed.Complete},
+		"ClusterScoped":   {reason: "the namespace is ignored", query: queries.New("Node"), state: observed.Complete, names: []string{"n"}},
+		"ClusterScoped1":  {reason: "the namespace is ignored", query: queries.New("Node", queries.Named("n")), state: observed.Complete, names: []string{"n"}},
+		"ForbiddenList":   {reason: "says what is missing", query: queries.New("Pod"), deny: []apiserver.Denial{{Resource: "pods", Namespace: "*", Name: "*"}}, state: observed.Forbidden, detail: `the operator is not allowed to list pods in namespace "a"`},
+		"ForbiddenGet":    {reason: "says what is missing", query: queries.New("Pod", queries.Named("web")), deny: []apiserver.Denial{{Resource: "pods", Namespace: "*", Name: "*"}}, state: observed.Forbidden, detail: `the operator is not allowed to get pods "web" in namespace "a"`},
+		"Nowhere":         {reason: "a name is of one namespace", query: queries.New("Pod", queries.Named("web"), queries.In("")), state: observed.Failed, detail: `pods are namespaced: set reference.namespace for "web"`},
+		"NoKind":          {reason: "discovery says so", query: queries.New("Revision", queries.Named("x")), state: observed.NoSuchKind, detail: `the API server does not serve kind "Revision" of serving.example.com/v1`},
+		"Bare404":         {reason: "it names no object, so that it is not known to be missing", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, nil), state: observed.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
+		"404OfAnother":    {reason: "another object is missing", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "a", Kind: "namespaces"}), state: observed.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
+		"404OfTheRequest": {reason: "the client made it up from a page that is no Status", query: queries.New("Pod", queries.Named("web")), fault: answerWith(404, &metav1.StatusDetails{Name: "web", Kind: "pods", Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}}), state: observed.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
+		"ListBare404":     {reason: "a list is never missing", query: queries.New("Pod"), fault: answerWith(404, nil), state: observed.Failed, detail: "the API server serves pods, but responded with 404 to this request"},
+		"Broken":          {reason: "says what went wrong", query: queries.New("Pod"), fault: answerWith(500, nil), state: observed.Failed, detail: `cannot list pods in namespace "a": made up: InternalError`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestLiveRead(t *testing.T) {
 			if diff := cmp.Diff(tc.names, queries.NamesOf(got)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
-			if known := tc.state != plan.NoSuchKind; (got.Resource.Resource != "") != known || got.Namespaced != (got.Resource == apiserver.Pods) {
+			if known := tc.state != observed.NoSuchKind; (got.Resource.Resource != "") != known || got.Namespaced != (got.Resource == apiserver.Pods) {
 				t.Errorf("it is said to be of %s, in namespaces: %t", got.Resource, got.Namespaced)
 			}
 		})
@@ -102,11 +102,11 @@ func TestLiveKindThatIsGoneIsForgotten(t *testing.T) {
 	s.Install(apiserver.Revisions, "Revision", true)
 	l := newReader(t, s)
 	q := queries.New("Revision", queries.Named("x"))
-	if got := l.Read(t.Context(), q); got.State != plan.Complete {
+	if got := l.Read(t.Context(), q); got.State != observed.Complete {
 		t.Fatalf("state is %s", got.State)
 	}
 	s.Uninstall(apiserver.Revisions)
-	if got := l.Read(t.Context(), q); got.State != plan.NoSuchKind {
+	if got := l.Read(t.Context(), q); got.State != observed.NoSuchKind {
 		t.Errorf("state is %s, want NoSuchKind: nothing is known of objects of a kind that is gone", got.State)
 	}
 }
@@ -117,12 +117,12 @@ func TestLiveKindThatHasComeIsSeen(t *testing.T) {
 	s := apiserver.New(t)
 	l := newReader(t, s)
 	q := queries.New("Revision", queries.Named("x"))
-	if _, state, _ := l.resolver.Resolve(t.Context(), q.Group, q.Version, q.Kind); state != plan.NoSuchKind {
+	if _, state, _ := l.resolver.Resolve(t.Context(), q.Group, q.Version, q.Kind); state != observed.NoSuchKind {
 		t.Fatalf("state is %s", state)
 	}
 	s.Install(apiserver.Revisions, "Revision", true)
 	s.Put(apiserver.Revisions, "a", "x", nil)
-	if got := l.Read(t.Context(), q); got.State != plan.Complete || len(got.Objects) != 1 {
+	if got := l.Read(t.Context(), q); got.State != observed.Complete || len(got.Objects) != 1 {
 		t.Errorf("%s %q with %d objects, want Complete with 1", got.State, got.Detail, len(got.Objects))
 	}
 }
@@ -135,7 +135,7 @@ func TestLiveReadsPagesAndStartsAgainWhenTheyExpire(t *testing.T) {
 	l := newReader(t, s)
 	for _, q := range []snapshot.Query{queries.New("Pod"), queries.New("Pod", queries.MetadataOnly)} {
 		before := s.Asked("list pods")
-		if got := l.Read(t.Context(), q); got.State != plan.Complete || len(got.Objects) != 1201 || got.Objects[1200].Name != "p1200" {
+		if got := l.Read(t.Context(), q); got.State != observed.Complete || len(got.Objects) != 1201 || got.Objects[1200].Name != "p1200" {
 			t.Errorf("%s %q with %d objects", got.State, got.Detail, len(got.Objects))
 		}
 		if got := s.Asked("list pods") - before; got != 3 {
@@ -149,7 +149,7 @@ func TestLiveReadsPagesAndStartsAgainWhenTheyExpire(t *testing.T) {
 		}
 		return false
 	})
-	if got := l.Read(t.Context(), queries.New("Pod")); got.State != plan.Complete || len(got.Objects) != 1201 {
+	if got := l.Read(t.Context(), queries.New("Pod")); got.State != observed.Complete || len(got.Objects) != 1201 {
 		t.Errorf("%s %q with %d objects", got.State, got.Detail, len(got.Objects))
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -56,15 +56,15 @@ func TestReadsTakeMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newReader(t, s)
 			enough := &budget{room: 1 << 40}
-			if got := l.Read(snapshot.WithMemory(t.Context(), enough), tc.query); got.State != plan.Complete || enough.taken < tc.least {
+			if got := l.Read(snapshot.WithMemory(t.Context(), enough), tc.query); got.State != observed.Complete || enough.taken < tc.least {
 				t.Errorf("it comes to %s %s, and takes %d", got.State, got.Detail, enough.taken)
 			}
 			little := &budget{room: tc.least / 2}
 			got := l.Read(snapshot.WithMemory(t.Context(), little), tc.query)
-			if got.State != plan.Failed || got.Detail != errFull.Error() || len(got.Objects) > 0 {
+			if got.State != observed.Failed || got.Detail != errFull.Error() || len(got.Objects) > 0 {
 				t.Errorf("without memory it comes to %s %q, %d objects", got.State, got.Detail, len(got.Objects))
 			}
-			if got := l.Read(t.Context(), tc.query); got.State != plan.Complete {
+			if got := l.Read(t.Context(), tc.query); got.State != observed.Complete {
 				t.Errorf("without a bound it comes to %s %s", got.State, got.Detail)
 			}
 		})
@@ -89,12 +89,12 @@ func TestListsTakeWhatIsRead(t *testing.T) {
 	part.Reads = snapshot.NewReads(projection.Merge(projection.KeepPath("status", "phase"), projection.Identity()))
 	full := &budget{room: 1 << 40}
 	all := l.Read(snapshot.WithMemory(t.Context(), full), whole)
-	if all.State != plan.Complete || full.taken < pods*2*size {
+	if all.State != observed.Complete || full.taken < pods*2*size {
 		t.Fatalf("it comes to %s %s, and takes %d", all.State, all.Detail, full.taken)
 	}
 	little := &budget{room: 500*2*size*perByte*5/4 + pods*kept} // a page, and what is kept
 	got := l.Read(snapshot.WithMemory(t.Context(), little), part)
-	if got.State != plan.Complete || len(got.Objects) != pods || little.taken > pods*kept {
+	if got.State != observed.Complete || len(got.Objects) != pods || little.taken > pods*kept {
 		t.Fatalf("it comes to %s %s, %d objects, and takes %d", got.State, got.Detail, len(got.Objects), little.taken)
 	}
 	for n, o := range got.Objects {

@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
 	// pageSize is how many objects are listed at a time, and smallPage how many if these are too many for the memory that there is.
 	pageSize  = 250
 	smallPage = 25
-	// refBytes is about what a plan.Ref takes in a list.
+	// refBytes is about what a Ref takes in a list.
 	refBytes = 256
 )
 
@@ -31,7 +31,7 @@ func (l *Reader) ReadVersion(ctx context.Context, res served.Resource, namespace
 }
 
 // ListVersions lists which objects of a resource there are now, in a namespace or in all, and the version of the list.
-func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespace string) (refs []plan.Ref, version string, err error) {
+func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespace string) (refs []observed.Ref, version string, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		pageCtx, memory := countMemory(ctx)
@@ -49,7 +49,7 @@ func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespac
 		}
 		for i := range page.Items {
 			o := &page.Items[i]
-			refs = append(refs, plan.Ref{Resource: res.GVR, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
+			refs = append(refs, observed.Ref{Resource: res.GVR, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
 		}
 		if version != "" && page.ResourceVersion != version {
 			return nil, "", fmt.Errorf("the pages of a list of %s have different versions", res.GVR.GroupResource())

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -25,7 +26,7 @@ type Reader struct {
 	Live snapshot.Reader
 	// Resolver says what the kinds of targets are served as.
 	Resolver interface {
-		Resolve(ctx context.Context, group, version, kind string) (served.Resource, plan.TargetState, string)
+		Resolve(ctx context.Context, group, version, kind string) (served.Resource, observed.TargetState, string)
 	}
 	Owner      plan.Owner
 	Work       *v1alpha1.Work
@@ -73,7 +74,7 @@ func (r *look) readRow(ctx context.Context, row plan.Row) life.Sight {
 	}
 	seen := r.Live.Read(ctx, q)
 	switch {
-	case seen.State != plan.Complete:
+	case seen.State != observed.Complete:
 		return life.Sight{Failed: seen.Detail}
 	case len(seen.Objects) == 0:
 		return life.Sight{Missing: true}
@@ -90,7 +91,7 @@ func (r *look) readRow(ctx context.Context, row plan.Row) life.Sight {
 }
 
 // findBelonging says whether a target of the spec stands for an object, or why that cannot be said now.
-func (r *look) findBelonging(ctx context.Context, target int, o *plan.Object) (b life.Belonging, trouble string) {
+func (r *look) findBelonging(ctx context.Context, target int, o *observed.Object) (b life.Belonging, trouble string) {
 	if target < 0 {
 		return life.Belonging{}, ""
 	}
@@ -99,13 +100,13 @@ func (r *look) findBelonging(ctx context.Context, target int, o *plan.Object) (b
 		return life.Belonging{}, ""
 	}
 	served, state, _ := r.Resolver.Resolve(ctx, q.Group, q.Version, q.Kind)
-	if state != plan.Complete {
+	if state != observed.Complete {
 		return life.Belonging{}, ""
 	}
-	var namespace *plan.Object
+	var namespace *observed.Object
 	if q.Namespaces.Labels != nil && o.Namespace != "" {
 		seen := r.Live.Read(ctx, snapshot.NewNamespaceQuery(o.Namespace))
-		if seen.State != plan.Complete {
+		if seen.State != observed.Complete {
 			return life.Belonging{}, seen.Detail
 		}
 		if len(seen.Objects) > 0 {

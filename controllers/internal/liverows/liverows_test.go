@@ -14,7 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -22,40 +22,40 @@ var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 // answers gives a target for each kind that is asked about, and notes whether whole objects were asked for.
 type answers struct {
-	byKind map[string]plan.Target
+	byKind map[string]observed.Target
 	whole  bool
 }
 
 // Read gives it.
-func (a *answers) Read(_ context.Context, q snapshot.Query) plan.Target {
+func (a *answers) Read(_ context.Context, q snapshot.Query) observed.Target {
 	a.whole = a.whole || !q.MetadataOnly
 	return a.byKind[q.Kind]
 }
 
 // resolver knows Pods, or nothing.
-type resolver struct{ state plan.TargetState }
+type resolver struct{ state observed.TargetState }
 
 // Resolve says so.
-func (r resolver) Resolve(context.Context, string, string, string) (served.Resource, plan.TargetState, string) {
+func (r resolver) Resolve(context.Context, string, string, string) (served.Resource, observed.TargetState, string) {
 	return served.Resource{GVR: pods, Namespaced: true}, r.state, ""
 }
 
 // TestLookRows shows what is found out about the object of a row: a status is not believed, so each object is held against the spec.
 func TestLookRows(t *testing.T) {
 	const row = "targets.pods pods/v1 shop/a uid-a 1"
-	object := func(change func(o *plan.Object)) plan.Target {
-		o := plan.Object{Ref: plan.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}, Labels: map[string]string{"app": "web"}}
+	object := func(change func(o *observed.Object)) observed.Target {
+		o := observed.Object{Ref: observed.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}, Labels: map[string]string{"app": "web"}}
 		if change != nil {
 			change(&o)
 		}
-		return plan.Target{State: plan.Complete, Resource: pods, Objects: []plan.Object{o}}
+		return observed.Target{State: observed.Complete, Resource: pods, Objects: []observed.Object{o}}
 	}
 	there := object(nil)
 	for name, tc := range map[string]struct {
 		row       string
 		reference v1alpha1.ClusterReference
-		seen      plan.Target
-		namespace plan.Target
+		seen      observed.Target
+		namespace observed.Target
 		unknown   bool // which resource the kind is served as
 		missing   bool
 		refused   string
@@ -63,8 +63,8 @@ func TestLookRows(t *testing.T) {
 		whole     bool
 	}{
 		"There":   {seen: there},
-		"Missing": {seen: plan.Target{State: plan.Complete}, missing: true},
-		"Unread":  {seen: plan.Target{State: plan.Failed, Detail: "no answer"}, failed: "no answer"},
+		"Missing": {seen: observed.Target{State: observed.Complete}, missing: true},
+		"Unread":  {seen: observed.Target{State: observed.Failed, Detail: "no answer"}, failed: "no answer"},
 		"NoRow":   {row: "what is this", failed: "row"},
 		"OtherLabels": {
 			reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{MatchLabels: map[string]string{"app": "db"}}}, seen: there, refused: "no longer selects it",
@@ -74,17 +74,17 @@ func TestLookRows(t *testing.T) {
 		},
 		"OtherTarget":      {row: "targets.nodes pods/v1 shop/a uid-a 1", seen: there, refused: `no target with delete: true is named "targets.nodes"`},
 		"KindNotServed":    {seen: there, unknown: true, refused: `target "pods" selects`},
-		"Protected":        {seen: object(func(o *plan.Object) { o.Protected = true }), refused: v1alpha1.ProtectKey},
+		"Protected":        {seen: object(func(o *observed.Object) { o.Protected = true }), refused: v1alpha1.ProtectKey},
 		"NamespaceMatches": {reference: inTeam(), seen: there, namespace: team("web")},
 		"NamespaceOther":   {reference: inTeam(), seen: there, namespace: team("db"), refused: "no longer selects it"},
-		"NamespaceGone":    {reference: inTeam(), seen: there, namespace: plan.Target{State: plan.Complete}, refused: "no longer selects it"},
-		"NamespaceUnread":  {reference: inTeam(), seen: there, namespace: plan.Target{State: plan.Failed, Detail: "no Namespaces"}, failed: "no Namespaces"},
+		"NamespaceGone":    {reference: inTeam(), seen: there, namespace: observed.Target{State: observed.Complete}, refused: "no longer selects it"},
+		"NamespaceUnread":  {reference: inTeam(), seen: there, namespace: observed.Target{State: observed.Failed, Detail: "no Namespaces"}, failed: "no Namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.reference.Version, tc.reference.Kind = "v1", "Pod"
-			api, state := &answers{byKind: map[string]plan.Target{"pods": tc.seen, "Namespace": tc.namespace}}, plan.Complete
+			api, state := &answers{byKind: map[string]observed.Target{"pods": tc.seen, "Namespace": tc.namespace}}, observed.Complete
 			if tc.unknown {
-				state = plan.NoSuchKind
+				state = observed.NoSuchKind
 			}
 			if tc.row == "" {
 				tc.row = row
@@ -114,9 +114,9 @@ func inTeam() v1alpha1.ClusterReference {
 }
 
 // team is the Namespace of a team.
-func team(name string) plan.Target {
-	return plan.Target{State: plan.Complete, Objects: []plan.Object{{
-		Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Name: "shop"}, Labels: map[string]string{"team": name},
+func team(name string) observed.Target {
+	return observed.Target{State: observed.Complete, Objects: []observed.Object{{
+		Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, Name: "shop"}, Labels: map[string]string{"team": name},
 	}}}
 }
 
@@ -128,10 +128,10 @@ func TestATargetIsReadOncePerLook(t *testing.T) {
 	for n := range values {
 		values[n] = fmt.Sprint("v", n)
 	}
-	api := &answers{byKind: map[string]plan.Target{"pods": {State: plan.Complete, Resource: pods, Objects: []plan.Object{{
-		Ref: plan.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"},
+	api := &answers{byKind: map[string]observed.Target{"pods": {State: observed.Complete, Resource: pods, Objects: []observed.Object{{
+		Ref: observed.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"},
 	}}}}}
-	r := &Reader{Live: api, Resolver: resolver{plan.Complete}, Work: &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{{
+	r := &Reader{Live: api, Resolver: resolver{observed.Complete}, Work: &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{{
 		Name: "pods", Delete: true, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{
 			Version: "v1", Kind: "Pod",
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: values}},

@@ -27,6 +27,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -174,7 +175,7 @@ func encodeData(c CleanerRef, run *v1alpha1.Run) ([]byte, error) {
 			continue // another version wrote it; the counts have it
 		}
 		d.Objects = append(d.Objects, eventObject{
-			Rule: row.Rule, Resource: plan.ResourceName(row.Resource),
+			Rule: row.Rule, Resource: observed.ResourceName(row.Resource),
 			Namespace: row.Namespace, Name: row.Name, UID: row.UID, Outcome: o.Outcome,
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestPatchesStand(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	step := func(action int, verb plan.Verb, keys ...string) *plan.Step {
-		return &plan.Step{Rule: "r", Action: action, Verb: verb, Keys: keys, Object: plan.Object{Ref: plan.Ref{UID: "uid"}}}
+		return &plan.Step{Rule: "r", Action: action, Verb: verb, Keys: keys, Object: observed.Object{Ref: observed.Ref{UID: "uid"}}}
 	}
 	patch, other := step(0, plan.VerbPatch, "a"), step(1, plan.VerbPatch, "a")
 	cases := map[string]struct {
@@ -60,7 +61,7 @@ func TestPatchesStand(t *testing.T) {
 // A patch that was refreshed by a look is remembered on, and what is remembered is counted.
 func TestPatchesAreCounted(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	step := &plan.Step{Rule: "r", Verb: plan.VerbPatch, Keys: []string{"a", "b"}, Object: plan.Object{Ref: plan.Ref{UID: "uid"}}}
+	step := &plan.Step{Rule: "r", Verb: plan.VerbPatch, Keys: []string{"a", "b"}, Object: observed.Object{Ref: observed.Ref{UID: "uid"}}}
 	p := Patches{}
 	if p.CountBytes() != 0 {
 		t.Errorf("%d bytes are taken by nothing", p.CountBytes())

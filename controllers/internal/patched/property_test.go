@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // world is an object, and the patches that it has had since somebody else wrote it.
@@ -33,7 +34,7 @@ func TestAPatchStandsOnlyWhereItWasMade(t *testing.T) {
 			o := objects[uid]
 			s := &plan.Step{
 				Rule: rapid.SampledFrom([]string{"r", "q"}).Draw(t, "rule"), Action: rapid.IntRange(0, 1).Draw(t, "action"), Verb: plan.VerbPatch,
-				Keys: items.Draw(t, "items"), Object: plan.Object{Ref: plan.Ref{UID: uid}},
+				Keys: items.Draw(t, "items"), Object: observed.Object{Ref: observed.Ref{UID: uid}},
 			}
 			id, named := patchID{s.Rule, s.Action}, fmt.Sprint(o.version)
 			switch rapid.SampledFrom([]string{"patch", "free", "write", "lose", "look"}).Draw(t, "what") {
@@ -74,7 +75,7 @@ func TestPatchesExpire(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	p := Patches{}
 	note := func(uid types.UID, at time.Duration) {
-		p.NotePatch(&plan.Step{Rule: "r", Verb: plan.VerbPatch, Object: plan.Object{Ref: plan.Ref{UID: uid}}}, "1", "2", begin.Add(at))
+		p.NotePatch(&plan.Step{Rule: "r", Verb: plan.VerbPatch, Object: observed.Object{Ref: observed.Ref{UID: uid}}}, "1", "2", begin.Add(at))
 	}
 	note("early", 0)
 	note("late", time.Minute)

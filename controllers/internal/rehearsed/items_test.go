@@ -11,10 +11,11 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-func pod(name string) plan.Object {
-	return plan.Object{Ref: plan.Ref{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
+func pod(name string) observed.Object {
+	return observed.Object{Ref: observed.Ref{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"}}
 }
 
 // An item has another mark when something else is to be done for it, or to another version of an object.

@@ -6,6 +6,7 @@ package remembered
 import (
 	"time"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/patched"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/reportdedup"
@@ -96,6 +97,19 @@ func (m *Items) Forget(evaluated time.Time) {
 	m.Unconfirmed, m.Backoff, m.Recreations = life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
 	m.Awaited.ForgetComparisons()
+}
+
+// DropExpired drops what no longer matters at a moment, under these limits.
+func (m *Items) DropExpired(l *v1alpha1.Limits, now time.Time) {
+	per, err := limits.ParsePer(l)
+	if err != nil { // nothing is decided then
+		per = limits.DefaultPer
+	}
+	m.Done = m.Done.DropOlder(now, per)
+	m.Backoff.DropExpired(now)
+	m.Recreations.DropExpired(now)
+	m.Patches.DropExpired(now)
+	m.Idle.DropExpired(now)
 }
 
 // AskAgain forgets what keeps something from being tried again: its author asks for it.

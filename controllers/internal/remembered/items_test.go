@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
@@ -23,7 +24,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func full() *Items {
 	m := NewItems()
 	item := plan.ItemKey{Rule: "r", Key: "k"}
-	o := plan.Object{Ref: plan.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
+	o := observed.Object{Ref: observed.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
 	m.Holds = fortimers.Holds{"r": {Since: map[stringhash.Sum]fortimers.Hold{item.Sum(): {Since: epoch}}}}
 	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
@@ -186,7 +187,7 @@ func TestMakeRoom(t *testing.T) {
 func TestTrimPlan(t *testing.T) {
 	const many = 1000
 	long := fmt.Sprintf("%0100000d", 0)
-	d := plan.Plan{Reason: "why", Message: long, DeferDetail: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]plan.Read, many), Holds: fortimers.Holds{"r": {}}}
+	d := plan.Plan{Reason: "why", Message: long, DeferDetail: long, Data: "x", Steps: make([]plan.Step, many), Confirm: make([]observed.Read, many), Holds: fortimers.Holds{"r": {}}}
 	for range many {
 		d.Pending = append(d.Pending, plan.Pending{Key: long})
 		d.Errors = append(d.Errors, v1alpha1.ItemError{Key: long, Message: long})
@@ -210,5 +211,32 @@ func TestTrimPlan(t *testing.T) {
 	}
 	if got := TrimPlan(plan.Plan{}); got.Pending != nil || got.Errors != nil || got.Withheld != nil || got.Deferred != nil {
 		t.Errorf("of nothing is kept %+v", got)
+	}
+}
+
+// A period that cannot be parsed is the default one: what is done counts until then.
+func TestDropExpired(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limits *v1alpha1.Limits
+		after  time.Duration
+		kept   int
+	}{
+		"Default":       {nil, limits.DefaultPer - time.Second, 1},
+		"DefaultIsOver": {nil, limits.DefaultPer + time.Second, 0},
+		"Longer":        {&v1alpha1.Limits{Per: "48h"}, limits.DefaultPer + time.Second, 1},
+		"Invalid":       {&v1alpha1.Limits{Per: "x"}, limits.DefaultPer + time.Second, 0},
+	} {
+		m := full()
+		m.DropExpired(tc.limits, epoch.Add(tc.after))
+		if len(m.Done) != tc.kept {
+			t.Errorf("%s: %d actions are remembered, want %d", name, len(m.Done), tc.kept)
+		}
+	}
+	m := full()
+	m.DropExpired(nil, epoch.Add(1000*time.Hour))
+	for _, kind := range []string{"backoff", "remade", "patches", "idle"} {
+		if m.kinds()[kind] > 0 {
+			t.Errorf("%s is remembered for ever", kind)
+		}
 	}
 }

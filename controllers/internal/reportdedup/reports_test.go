@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -77,7 +78,7 @@ func TestReportsThatAreKept(t *testing.T) {
 // A report that was made is left out, and holds up nothing that comes after it; a deed stays.
 func TestLeaveOut(t *testing.T) {
 	step := func(verb plan.Verb, key, version string, after ...int) plan.Step {
-		return plan.Step{Rule: "r", Keys: []string{key}, Verb: verb, After: after, Object: plan.Object{Ref: plan.Ref{ResourceVersion: version}}}
+		return plan.Step{Rule: "r", Keys: []string{key}, Verb: verb, After: after, Object: observed.Object{Ref: observed.Ref{ResourceVersion: version}}}
 	}
 	all := plan.Plan{Steps: []plan.Step{
 		step(plan.VerbReport, "a", "1"), step(plan.VerbDelete, "a", "1", 0), step(plan.VerbReport, "b", "1", 1), step(plan.VerbReport, "a", "2", 0, 2),

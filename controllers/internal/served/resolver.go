@@ -20,7 +20,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Discovery lists the resources of a group version. client-go's discovery client implements it.
@@ -73,13 +73,13 @@ func NewResolver(c clock.PassiveClock, d Discovery, staleAfter time.Duration) *R
 
 // Resolve finds the resource of a kind. kind may also be the resource's plural or singular name, in any case. The state is Complete if
 // the kind is served; otherwise the detail says why not.
-func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
+func (r *Resolver) Resolve(ctx context.Context, group, version, kind string) (Resource, observed.TargetState, string) {
 	return r.resolveWith(ctx, group, version, kind, func(a *answer) bool { return r.clock.Since(a.at) < r.staleAfter })
 }
 
 // ResolveLive is Resolve for decisions: it returns NoSuchKind only if the API server said so after the call began. A kind that is
 // served needs no such care, because the caller then reads it from the API server.
-func (r *Resolver) ResolveLive(ctx context.Context, group, version, kind string) (Resource, plan.TargetState, string) {
+func (r *Resolver) ResolveLive(ctx context.Context, group, version, kind string) (Resource, observed.TargetState, string) {
 	r.mu.Lock()
 	before := r.asked
 	r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *Resolver) ResolveLive(ctx context.Context, group, version, kind string)
 }
 
 // resolveWith finds the resource. fresh reports whether to believe an answer that lacks the kind.
-func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string, fresh func(*answer) bool) (Resource, plan.TargetState, string) {
+func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string, fresh func(*answer) bool) (Resource, observed.TargetState, string) {
 	gv := schema.GroupVersion{Group: group, Version: version}
 	for {
 		a, mine := r.getOrAddAnswer(gv)
@@ -96,23 +96,23 @@ func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string,
 		}
 		select {
 		case <-ctx.Done():
-			return Resource{}, plan.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, context.Cause(ctx))
+			return Resource{}, observed.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, context.Cause(ctx))
 		case <-a.done:
 		}
 		if !mine && (errors.Is(a.err, context.Canceled) || errors.Is(a.err, context.DeadlineExceeded)) {
 			continue // the other caller gave up; this one did not
 		}
 		if a.err != nil && !apierrors.IsNotFound(a.err) {
-			return Resource{}, plan.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, a.err)
+			return Resource{}, observed.Failed, fmt.Sprintf("cannot determine whether kind %q of %s is served: %v", kind, gv, a.err)
 		}
 		if res, ok := findResource(gv, kind, a.resources); ok {
-			return res, plan.Complete, ""
+			return res, observed.Complete, ""
 		}
 		if !mine && !fresh(a) {
 			r.dropAnswer(gv, a)
 			continue
 		}
-		return Resource{}, plan.NoSuchKind, fmt.Sprintf("the API server does not serve kind %q of %s", kind, gv)
+		return Resource{}, observed.NoSuchKind, fmt.Sprintf("the API server does not serve kind %q of %s", kind, gv)
 	}
 }
 

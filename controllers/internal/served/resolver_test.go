@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // discoveryFunc answers discovery, and counts.
@@ -51,17 +51,17 @@ func TestResolve(t *testing.T) {
 		kind   string
 		answer func(context.Context) ([]metav1.APIResource, error)
 		want   Resource
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 	}{
-		"Kind":       {reason: "as the API server writes it", kind: "Service", want: services, state: plan.Complete},
-		"AnyCase":    {reason: "as kubectl takes it", kind: "sErVice", want: services, state: plan.Complete},
-		"Plural":     {reason: "the resource's name", kind: "Services", want: services, state: plan.Complete},
-		"Unwatched":  {reason: "it is there all the same", kind: "nodemetrics", want: Resource{GVR: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "nodemetrics"}, Kind: "NodeMetrics"}, state: plan.Complete},
-		"Missing":    {reason: "the group is served without it", kind: "Route", state: plan.NoSuchKind, detail: `the API server does not serve kind "Route" of g/v1`},
-		"NoGroup":    {reason: "404 is an answer", kind: "Service", answer: failing(apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "", 0, false)), state: plan.NoSuchKind, detail: `the API server does not serve kind "Service" of g/v1`},
-		"Down":       {reason: "no answer says nothing", kind: "Service", answer: failing(errors.New("down")), state: plan.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: down`},
-		"EmptyGroup": {reason: "an empty list says nothing", kind: "Service", answer: failing(nil), state: plan.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: the API server returned an empty list of resources`},
+		"Kind":       {reason: "as the API server writes it", kind: "Service", want: services, state: observed.Complete},
+		"AnyCase":    {reason: "as kubectl takes it", kind: "sErVice", want: services, state: observed.Complete},
+		"Plural":     {reason: "the resource's name", kind: "Services", want: services, state: observed.Complete},
+		"Unwatched":  {reason: "it is there all the same", kind: "nodemetrics", want: Resource{GVR: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "nodemetrics"}, Kind: "NodeMetrics"}, state: observed.Complete},
+		"Missing":    {reason: "the group is served without it", kind: "Route", state: observed.NoSuchKind, detail: `the API server does not serve kind "Route" of g/v1`},
+		"NoGroup":    {reason: "404 is an answer", kind: "Service", answer: failing(apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{}, "", "", 0, false)), state: observed.NoSuchKind, detail: `the API server does not serve kind "Service" of g/v1`},
+		"Down":       {reason: "no answer says nothing", kind: "Service", answer: failing(errors.New("down")), state: observed.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: down`},
+		"EmptyGroup": {reason: "an empty list says nothing", kind: "Service", answer: failing(nil), state: observed.Failed, detail: `cannot determine whether kind "Service" of g/v1 is served: the API server returned an empty list of resources`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -85,26 +85,26 @@ func TestResolveAsksOnce(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	d := &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served(), nil }}
 	r := NewResolver(clock, d, time.Minute)
-	ask := func(kind string, state plan.TargetState, calls int) {
+	ask := func(kind string, state observed.TargetState, calls int) {
 		t.Helper()
 		_, got, _ := r.Resolve(t.Context(), "g", "v1", kind)
 		if got != state || d.calls != calls {
 			t.Errorf("%s is %s after %d calls, want %s after %d", kind, got, d.calls, state, calls)
 		}
 	}
-	ask("Service", plan.Complete, 1)
-	ask("Route", plan.NoSuchKind, 1)
+	ask("Service", observed.Complete, 1)
+	ask("Route", observed.NoSuchKind, 1)
 	clock.SetTime(clock.Now().Add(time.Minute))
-	ask("Service", plan.Complete, 1)
-	ask("Route", plan.NoSuchKind, 2)
+	ask("Service", observed.Complete, 1)
+	ask("Route", observed.NoSuchKind, 2)
 	r.InvalidateGroup("other")
-	ask("Service", plan.Complete, 2)
+	ask("Service", observed.Complete, 2)
 	r.InvalidateGroup("g")
-	ask("Service", plan.Complete, 3)
+	ask("Service", observed.Complete, 3)
 	d.answer = failing(errors.New("down"))
 	r.InvalidateGroup("g")
-	ask("Service", plan.Failed, 4)
-	ask("Service", plan.Failed, 5)
+	ask("Service", observed.Failed, 4)
+	ask("Service", observed.Failed, 5)
 }
 
 func TestResolveSurvivesWhoAskedFirst(t *testing.T) {
@@ -122,7 +122,7 @@ func TestResolveSurvivesWhoAskedFirst(t *testing.T) {
 	}
 	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
 	ctx, cancel := context.WithCancel(t.Context())
-	states := make(chan plan.TargetState, 2)
+	states := make(chan observed.TargetState, 2)
 	go func() {
 		_, s, _ := r.Resolve(ctx, "g", "v1", "Service")
 		states <- s
@@ -133,8 +133,8 @@ func TestResolveSurvivesWhoAskedFirst(t *testing.T) {
 		states <- s
 	}()
 	cancel()
-	got := map[plan.TargetState]bool{<-states: true, <-states: true}
-	if diff := cmp.Diff(map[plan.TargetState]bool{plan.Failed: true, plan.Complete: true}, got); diff != "" {
+	got := map[observed.TargetState]bool{<-states: true, <-states: true}
+	if diff := cmp.Diff(map[observed.TargetState]bool{observed.Failed: true, observed.Complete: true}, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 }
@@ -144,20 +144,20 @@ func TestResolveSurvivesWhoAskedFirst(t *testing.T) {
 func TestResolveLive(t *testing.T) {
 	d := &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served()[:1], nil }}
 	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
-	ask := func(resolve func(context.Context, string, string, string) (Resource, plan.TargetState, string), state plan.TargetState, calls int) {
+	ask := func(resolve func(context.Context, string, string, string) (Resource, observed.TargetState, string), state observed.TargetState, calls int) {
 		t.Helper()
 		_, got, _ := resolve(t.Context(), "g", "v1", "Service")
 		if got != state || d.calls != calls {
 			t.Errorf("it is %s after %d calls, want %s after %d", got, d.calls, state, calls)
 		}
 	}
-	ask(r.Resolve, plan.NoSuchKind, 1)
-	ask(r.ResolveLive, plan.NoSuchKind, 2)
+	ask(r.Resolve, observed.NoSuchKind, 1)
+	ask(r.ResolveLive, observed.NoSuchKind, 2)
 	d.answer = func(context.Context) ([]metav1.APIResource, error) { return served(), nil }
-	ask(r.Resolve, plan.NoSuchKind, 2)
-	ask(r.ResolveLive, plan.Complete, 3)
-	ask(r.ResolveLive, plan.Complete, 3)
-	ask(r.Resolve, plan.Complete, 3)
+	ask(r.Resolve, observed.NoSuchKind, 2)
+	ask(r.ResolveLive, observed.Complete, 3)
+	ask(r.ResolveLive, observed.Complete, 3)
+	ask(r.Resolve, observed.Complete, 3)
 }
 
 // TestResolveLiveDoesNotTakeAnEarlierQuestion shows that it is not content with the answer to a question that was under
@@ -174,7 +174,7 @@ func TestResolveLiveDoesNotTakeAnEarlierQuestion(t *testing.T) {
 		return served()[:1], nil
 	}
 	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), d, time.Minute)
-	states := make(chan plan.TargetState, 2)
+	states := make(chan observed.TargetState, 2)
 	go func() {
 		_, s, _ := r.Resolve(t.Context(), "g", "v1", "Service")
 		states <- s
@@ -184,8 +184,8 @@ func TestResolveLiveDoesNotTakeAnEarlierQuestion(t *testing.T) {
 		_, s, _ := r.ResolveLive(joined{t.Context(), sync.OnceFunc(func() { close(answered) })}, "g", "v1", "Service")
 		states <- s
 	}()
-	got := map[plan.TargetState]bool{<-states: true, <-states: true}
-	if diff := cmp.Diff(map[plan.TargetState]bool{plan.NoSuchKind: true, plan.Complete: true}, got); diff != "" {
+	got := map[observed.TargetState]bool{<-states: true, <-states: true}
+	if diff := cmp.Diff(map[observed.TargetState]bool{observed.NoSuchKind: true, observed.Complete: true}, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
 	}
 }

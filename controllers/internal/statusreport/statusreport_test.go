@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var now = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -115,7 +116,7 @@ func TestConditionsOfAnEvaluation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newTestReport(t, staying())
 			tc.d.Message = "why\nso"
-			in := plan.Input{Now: now, Snapshot: plan.Snapshot{{State: plan.Complete, Objects: []plan.Object{{Ref: plan.Ref{
+			in := plan.Input{Now: now, Snapshot: observed.Snapshot{{State: observed.Complete, Objects: []observed.Object{{Ref: observed.Ref{
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a",
 			}}}}}}
 			r.SetEvaluated(in, tc.d)
@@ -288,12 +289,12 @@ func TestAnnouncedLook(t *testing.T) {
 func TestReportsAreBounded(t *testing.T) {
 	r := newTestReport(t, staying())
 	var d plan.Plan
-	objects := make([]plan.Object, 10*cachetrim.MaxResolved)
+	objects := make([]observed.Object, 10*cachetrim.MaxResolved)
 	for i := range 10 * cachetrim.MaxListed {
 		d.Pending = append(d.Pending, plan.Pending{Rule: "done", Key: fmt.Sprint(i) + "\n", Until: now})
 		d.Withheld = append(d.Withheld, plan.Withheld{Object: fmt.Sprint(i), Because: "protected"})
 	}
-	r.SetEvaluated(plan.Input{Now: now, Snapshot: plan.Snapshot{{State: plan.Complete, Objects: objects}}}, d)
+	r.SetEvaluated(plan.Input{Now: now, Snapshot: observed.Snapshot{{State: observed.Complete, Objects: objects}}}, d)
 	s := r.draftStatus()
 	if len(s.Pending) != cachetrim.MaxListed || s.Pending[0].Key != "0" && s.Pending[0].Key != "0 " {
 		t.Errorf("%d of what waits, of which the first is %+v", len(s.Pending), s.Pending[0])
@@ -306,7 +307,7 @@ func TestReportsAreBounded(t *testing.T) {
 // TestRuleCounts shows what a status tells of the items of each rule: it ends with the rules no longer being evaluated.
 func TestRuleCounts(t *testing.T) {
 	r := newTestReport(t, staying())
-	in := plan.Input{Now: now, Snapshot: plan.Snapshot{{State: plan.Complete}}}
+	in := plan.Input{Now: now, Snapshot: observed.Snapshot{{State: observed.Complete}}}
 	r.SetEvaluated(in, plan.Plan{
 		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, RulesEvaluated: true,
 		Counts: []plan.RuleCount{{Rule: "old", Items: 9, Matched: 5, Spared: 1, Acted: 2}, {Rule: "idle", Items: 9}},
@@ -357,7 +358,7 @@ func TestProgress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTestReport(t, &v1alpha1.Cleaner{})
-			r.Run = life.NewMemory(3, make([]plan.Seen, 2), now)
+			r.Run = life.NewMemory(3, make([]observed.Seen, 2), now)
 			tc.memory(r.Run)
 			run := &v1alpha1.Run{Number: 3, Rows: []string{row, row}, Helm: &v1alpha1.HelmRelease{Name: "r"}}
 			if got, failed := (runReport{r}).describeProgress(run, life.Request{Reason: tc.reason}); got != tc.want || failed != tc.failed {

@@ -24,9 +24,9 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -146,7 +146,7 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 // describeEnd returns the End for an outcome.
 func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	end := End{Run: j.Run, Uninstalled: out.State == helm.Done}
-	note := func(ref plan.Ref, result string) {
+	note := func(ref observed.Ref, result string) {
 		end.Actions = append(end.Actions, v1alpha1.Action{
 			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: actionlog.AtSecond(j.Clock), Result: result,
 		})
@@ -209,18 +209,18 @@ func (j *uninstallGuard) MayStart() error {
 }
 
 // MayDelete is asked before each deletion in a release that is uninstalling.
-func (j *uninstallGuard) MayDelete(ref plan.Ref) error { return j.mayFinish("delete", ref) }
+func (j *uninstallGuard) MayDelete(ref observed.Ref) error { return j.mayFinish("delete", ref) }
 
 // MayRunHook is asked before what hooks of a release that is uninstalling need is created.
-func (j *uninstallGuard) MayRunHook(ref plan.Ref) error { return j.mayFinish("runHook", ref) }
+func (j *uninstallGuard) MayRunHook(ref observed.Ref) error { return j.mayFinish("runHook", ref) }
 
 // MayNote is asked before something is noted in the record of a release that is uninstalling.
-func (j *uninstallGuard) MayNote(ref plan.Ref) error { return j.mayFinish("note", ref) }
+func (j *uninstallGuard) MayNote(ref observed.Ref) error { return j.mayFinish("note", ref) }
 
 // mayFinish is asked before each request that changes something of a release whose uninstall has begun. The uninstall is finished
 // whatever the spec says now; but never for an author who was not reviewed, never against suspend, and after a deletion only while the
 // Cleaner is held.
-func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
+func (j *uninstallGuard) mayFinish(verb string, ref observed.Ref) error {
 	c, err := j.knownCleaner()
 	if err != nil {
 		return err
@@ -240,7 +240,7 @@ func (j *uninstallGuard) mayFinish(verb string, ref plan.Ref) error {
 }
 
 // logIntent records a request before it is sent.
-func (j *uninstallGuard) logIntent(verb string, ref plan.Ref) {
+func (j *uninstallGuard) logIntent(verb string, ref observed.Ref) {
 	j.Log.Info("Intent", "run", j.Run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
 }
 

@@ -26,8 +26,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/signing"
 )
 
@@ -108,8 +108,8 @@ func TestAnUninstallAsksAgainAboutItsAuthor(t *testing.T) {
 			job := newTestJob(t, tc.author, tc.change)
 			job.ReviewedAt = now.Add(-tc.age)
 			g := &uninstallGuard{Job: job, ctx: t.Context()}
-			for verb, ask := range map[string]func(plan.Ref) error{"delete": g.MayDelete, "run a hook": g.MayRunHook, "note": g.MayNote} {
-				if err := ask(plan.Ref{}); !errors.Is(err, tc.want) {
+			for verb, ask := range map[string]func(observed.Ref) error{"delete": g.MayDelete, "run a hook": g.MayRunHook, "note": g.MayNote} {
+				if err := ask(observed.Ref{}); !errors.Is(err, tc.want) {
 					t.Errorf("to %s: got %v, want %v", verb, err, tc.want)
 				}
 			}
@@ -151,7 +151,7 @@ func TestWhatKeepsAnUninstallFromItsNextRequest(t *testing.T) {
 			for what, asked := range map[string]struct {
 				err  error
 				want string
-			}{"start": {g.MayStart(), tc.start}, "proceed": {g.MayDelete(plan.Ref{}), tc.proceed}} {
+			}{"start": {g.MayStart(), tc.start}, "proceed": {g.MayDelete(observed.Ref{}), tc.proceed}} {
 				if (asked.err == nil) != (asked.want == "") || asked.err != nil && asked.err.Error() != asked.want {
 					t.Errorf("%s: %v, want %q", what, asked.err, asked.want)
 				}
@@ -206,7 +206,7 @@ func newCleanerWork() *v1alpha1.Work {
 
 // TestDescribeEnd shows what is said of how an uninstall ended.
 func TestDescribeEnd(t *testing.T) {
-	ref := plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: "1"}
+	ref := observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: "1"}
 	for name, tc := range map[string]struct {
 		out  helm.Outcome
 		err  error
@@ -225,7 +225,7 @@ func TestDescribeEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newTestJob(t, alice, nil)
-			tc.out.Created, tc.out.Deleted, tc.out.Kept = []plan.Ref{ref}, []plan.Ref{ref}, []helm.Kept{{Ref: ref, Because: "it is\nkept"}}
+			tc.out.Created, tc.out.Deleted, tc.out.Kept = []observed.Ref{ref}, []observed.Ref{ref}, []helm.Kept{{Ref: ref, Because: "it is\nkept"}}
 			got := job.describeEnd(tc.out, tc.err)
 			if got.Run != 3 || got.Uninstalled != tc.want.Uninstalled || got.Why != tc.want.Why {
 				t.Errorf("got %+v, want %+v", got, tc.want)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -27,19 +27,19 @@ type answers struct {
 // coverage is how far a query can be answered, and by which informers when it is Complete: by one, or by one for each of the
 // namespaces that it names, in their order.
 type coverage struct {
-	state     plan.TargetState
+	state     observed.TargetState
 	detail    string
 	informers []*informer
 }
 
 // findCandidates returns the state of a query, and where the objects are that may match it, for the caller to look through without the
 // lock. It is Unsynced if one informer alone does not know all changes up to a version; "" demands nothing.
-func (a *answers) findCandidates(q *snapshot.Query, version string) (t plan.Target, near []candidates, f snapshot.FieldLabels) {
+func (a *answers) findCandidates(q *snapshot.Query, version string) (t observed.Target, near []candidates, f snapshot.FieldLabels) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := a.checkCoverage(q)
-	if version != "" && l.state == plan.Complete && !(len(l.informers) == 1 && l.informers[0].hasReached(version)) {
-		l.state, l.detail = plan.Unsynced, "it is not known to be as new as version "+version
+	if version != "" && l.state == observed.Complete && !(len(l.informers) == 1 && l.informers[0].hasReached(version)) {
+		l.state, l.detail = observed.Unsynced, "it is not known to be as new as version "+version
 	}
 	t.State, t.Detail = l.state, l.detail
 	k := a.kinds[kindKeyOf(q)]
@@ -48,7 +48,7 @@ func (a *answers) findCandidates(q *snapshot.Query, version string) (t plan.Targ
 	}
 	r := k.resource
 	t.Resource, t.Namespaced = r.GVR, r.Namespaced
-	if l.state == plan.Complete {
+	if l.state == observed.Complete {
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		for _, i := range l.informers {
 			c := i.findCandidates(q, namespaces)
@@ -63,7 +63,7 @@ func (a *answers) findCandidates(q *snapshot.Query, version string) (t plan.Targ
 func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 	k := a.kinds[kindKeyOf(q)]
 	if k == nil {
-		return coverage{state: plan.Unsynced, detail: "it is not watched"}
+		return coverage{state: observed.Unsynced, detail: "it is not watched"}
 	}
 	if k.resource == nil {
 		return coverage{state: k.state, detail: k.detail}
@@ -71,14 +71,14 @@ func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 	r := k.resource
 	if !r.allFields && snapshot.NeedsValue(q.Fields) {
 		if r.fieldsError != "" {
-			return coverage{state: plan.Failed, detail: r.fieldsError}
+			return coverage{state: observed.Failed, detail: r.fieldsError}
 		}
-		return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+		return coverage{state: observed.Unsynced, detail: r.readingDetail()}
 	}
 	if wrong := r.checkQuery(q); wrong != "" {
-		return coverage{state: plan.Failed, detail: wrong}
+		return coverage{state: observed.Failed, detail: wrong}
 	}
-	all := coverage{state: plan.Complete}
+	all := coverage{state: observed.Complete}
 	for _, namespace := range r.namespacesFor(q) {
 		all = all.mergeWith(r.checkCoverageIn(q, namespace))
 	}
@@ -110,7 +110,7 @@ func (a *answers) findNamespace(name string) (o *cachedobjects.Object, known boo
 	all := snapshot.Namespaces{Labels: labels.Everything()}
 	q := all.NewListQuery()
 	l := a.checkCoverage(&q)
-	if l.state != plan.Complete {
+	if l.state != observed.Complete {
 		return nil, false
 	}
 	return l.informers[0].objects[""].Get("", name), true
@@ -145,7 +145,7 @@ func (a *answers) noteLoss(w *want) {
 // reportState wakes the owner of a want when it does not know of its state yet. To be still read is no news.
 func (a *answers) reportState(w *want) {
 	state := a.checkCoverage(&w.query).state
-	if state == plan.Unsynced {
+	if state == observed.Unsynced {
 		w.reportedState = state // an owner that looks meanwhile has to hear of it when it is known again
 		return
 	}
@@ -157,7 +157,7 @@ func (a *answers) reportState(w *want) {
 		return
 	}
 	a.wakeups.addOwnersSince(w.lost, w.owner)
-	if state == plan.Complete {
+	if state == observed.Complete {
 		w.lost = time.Time{}
 	}
 	if !w.transitionsOnly {
@@ -179,7 +179,7 @@ func (a *answers) reportStates(wants map[*want]struct{}) {
 // mergeWith is the coverage of two queries that have to be answered both: the worse of the two. What people can do something about
 // comes before what passes by itself.
 func (l coverage) mergeWith(other coverage) coverage {
-	for _, worst := range []plan.TargetState{plan.Forbidden, plan.NoSuchKind, plan.TooLarge, plan.Failed, plan.Unsynced} {
+	for _, worst := range []observed.TargetState{observed.Forbidden, observed.NoSuchKind, observed.TooLarge, observed.Failed, observed.Unsynced} {
 		switch worst {
 		case l.state:
 			return coverage{state: l.state, detail: l.detail}
@@ -202,42 +202,42 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 		s := r.scopes[key]
 		switch {
 		case s == nil || s.access == unchecked:
-			return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+			return coverage{state: observed.Unsynced, detail: r.readingDetail()}
 		case s.access == uncheckable:
-			return coverage{state: plan.Failed, detail: s.detail}
+			return coverage{state: observed.Failed, detail: s.detail}
 		case s.isClosed():
 			if _, more := r.narrowScope(key, namespace, q.Name); more {
 				continue
 			}
 			if s.access == tooLarge {
-				return coverage{state: plan.TooLarge, detail: s.detail}
+				return coverage{state: observed.TooLarge, detail: s.detail}
 			}
-			return coverage{state: plan.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
+			return coverage{state: observed.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
 		}
 		return s.checkInformer(q, full)
 	}
-	return coverage{state: plan.Unsynced, detail: r.readingDetail()}
+	return coverage{state: observed.Unsynced, detail: r.readingDetail()}
 }
 
 // checkInformer says how far the informer of a scope knows what a query asks for.
 func (s *scope) checkInformer(q *snapshot.Query, full bool) coverage {
 	switch i := s.informerFor(full); {
 	case i == nil:
-		return coverage{state: plan.Unsynced, detail: s.resource.readingDetail()}
+		return coverage{state: observed.Unsynced, detail: s.resource.readingDetail()}
 	case i.failure != "":
-		return coverage{state: plan.Failed, detail: i.failure}
+		return coverage{state: observed.Failed, detail: i.failure}
 	case !i.synced:
-		return coverage{state: plan.Unsynced, detail: s.resource.readingDetail()}
+		return coverage{state: observed.Unsynced, detail: s.resource.readingDetail()}
 	case full && !i.keeps.Covers(q.Reads):
 		if s.next != nil && s.next.failure != "" {
-			return coverage{state: plan.Failed, detail: s.next.failure}
+			return coverage{state: observed.Failed, detail: s.next.failure}
 		}
 		if s.asideExcess != "" {
-			return coverage{state: plan.TooLarge, detail: s.asideExcess}
+			return coverage{state: observed.TooLarge, detail: s.asideExcess}
 		}
-		return coverage{state: plan.Unsynced, detail: s.resource.wideningDetail()}
+		return coverage{state: observed.Unsynced, detail: s.resource.wideningDetail()}
 	default:
-		return coverage{state: plan.Complete, informers: []*informer{i}}
+		return coverage{state: observed.Complete, informers: []*informer{i}}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -48,7 +48,7 @@ func TestAListAsideBlindsNobody(t *testing.T) {
 	<-began
 	r.wakes(owner("narrow"), "a change", func() { s.Put(apiserver.Pods, "a", "p", nil, status("Failed")) })
 	r.shows(narrow, map[string]any{"phase": "Failed"})
-	if got := r.Read(t.Context(), wide); got.State != plan.Unsynced {
+	if got := r.Read(t.Context(), wide); got.State != observed.Unsynced {
 		t.Errorf("who reads more sees %s", got.State)
 	}
 	r.wakes(owner("wide"), "the list", func() { close(gates[0]) })
@@ -75,15 +75,15 @@ func TestAListAsideThatIsRefusedStopsNobody(t *testing.T) {
 		return true
 	})
 	r.wakes(owner("wide"), "the failure", func() { r.SetInterests(owner("wide"), interests(wide)) })
-	r.reads(wide, plan.Failed)
+	r.reads(wide, observed.Failed)
 	for n := refusals.Load(); refusals.Load() < n+3; { // longer than it takes a watch to be given up
 		s.Put(apiserver.Pods, "a", "p", nil, status(fmt.Sprint("phase", n)))
 		r.shows(narrow, map[string]any{"phase": fmt.Sprint("phase", n)})
 		n--
 	}
 	r.wakes(owner("wide"), "the list", func() { s.SetFault(nil) })
-	r.reads(wide, plan.Complete, "p")
-	r.reads(narrow, plan.Complete, "p")
+	r.reads(wide, observed.Complete, "p")
+	r.reads(narrow, observed.Complete, "p")
 }
 
 // A list that is accepted, and of which nothing arrives, is given up and tried again, whatever came before.
@@ -115,7 +115,7 @@ func TestAListThatStallsIsGivenUp(t *testing.T) {
 			<-began
 			until(t, "the list is tried again", func() bool {
 				fake.Step(time.Second)
-				return r.Read(t.Context(), wide).State == plan.Complete
+				return r.Read(t.Context(), wide).State == observed.Complete
 			})
 		})
 	}
@@ -277,7 +277,7 @@ func TestADefinitionThatChangesWakesWhoLooked(t *testing.T) {
 	q := queries.New("Revision", queries.Fielded("spec.color=red"))
 	s.Put(apiserver.Revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete, "red")
+	r.reads(q, observed.Complete, "red")
 	gate := make(chan struct{})
 	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
 		if verb == "get" && gvr == apiserver.CRDs {
@@ -286,9 +286,9 @@ func TestADefinitionThatChangesWakesWhoLooked(t *testing.T) {
 		return false
 	})
 	defineColors(s, "two") // such as a status
-	r.reads(q, plan.Unsynced)
+	r.reads(q, observed.Unsynced)
 	r.wakes(owner("c"), "the definition", func() { close(gate) })
-	r.reads(q, plan.Complete, "red")
+	r.reads(q, observed.Complete, "red")
 }
 
 // defineColors makes Revisions selectable by their color.
@@ -310,8 +310,8 @@ func TestASecondSpellingIsWoken(t *testing.T) {
 	s.Put(apiserver.Revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
 	r.SetInterests(owner("one"), interests(one))
 	r.SetInterests(owner("two"), interests(two))
-	r.reads(one, plan.Complete, "red")
-	r.reads(two, plan.Complete, "red")
+	r.reads(one, observed.Complete, "red")
+	r.reads(two, observed.Complete, "red")
 	gate := make(chan struct{})
 	var failed atomic.Bool
 	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
@@ -325,11 +325,11 @@ func TestASecondSpellingIsWoken(t *testing.T) {
 		return true
 	})
 	s.Disconnect(apiserver.Revisions, true)
-	r.reads(two, plan.Unsynced)
-	r.reads(one, plan.Complete, "red")
-	r.reads(two, plan.Unsynced)
+	r.reads(two, observed.Unsynced)
+	r.reads(one, observed.Complete, "red")
+	r.reads(two, observed.Unsynced)
 	r.wakes(owner("two"), "its kind", func() { close(gate) })
-	r.reads(two, plan.Complete, "red")
+	r.reads(two, observed.Complete, "red")
 }
 
 // A list that comes in pages does not stall, however long it takes.
@@ -362,7 +362,7 @@ func TestAListInPagesIsNotSilent(t *testing.T) {
 		if lists.Load() == 0 {
 			fake.Step(100 * time.Millisecond)
 		}
-		return r.Read(t.Context(), q).State == plan.Complete
+		return r.Read(t.Context(), q).State == observed.Complete
 	})
 	if n := lists.Load(); n != 1 {
 		t.Errorf("it takes %d lists", n)

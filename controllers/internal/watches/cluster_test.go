@@ -27,7 +27,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/live"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/cluster/clustertest"
@@ -196,7 +196,7 @@ func (r *realWorld) query(kind string, change ...func(*snapshot.Query)) snapshot
 }
 
 // livesAs checks what the API server itself says.
-func (r *realWorld) livesAs(q snapshot.Query, state plan.TargetState, names ...string) {
+func (r *realWorld) livesAs(q snapshot.Query, state observed.TargetState, names ...string) {
 	r.Helper()
 	if got := r.live.Read(r.Context(), q); got.State != state || fmt.Sprint(queries.NamesOf(got)) != fmt.Sprint(names) {
 		r.Errorf("live: %s %q %v, want %s %v", got.State, got.Detail, queries.NamesOf(got), state, names)
@@ -231,7 +231,7 @@ func (r *realWorld) tier(namespace, tier string) {
 func (r *realWorld) findsLive(q snapshot.Query, places ...string) {
 	r.Helper()
 	r.finds(q, places...)
-	if got := r.live.Read(r.Context(), q); got.State != plan.Complete || !slices.Equal(queries.PlacesOf(got), places) {
+	if got := r.live.Read(r.Context(), q); got.State != observed.Complete || !slices.Equal(queries.PlacesOf(got), places) {
 		r.Errorf("live: %s %q %v, want %v", got.State, got.Detail, queries.PlacesOf(got), places)
 	}
 }
@@ -248,8 +248,8 @@ func TestClusterNamespaceSelector(t *testing.T) {
 	others := queries.New("ConfigMap", queries.ChosenBy(r.user), queries.Except(a), queries.Labelled("app=web"), queries.MetadataOnly)
 	own := queries.New("ConfigMap", queries.In(b), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev, others)) })
-	r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
-	r.livesAs(dev, plan.Forbidden)
+	r.says(dev, observed.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
+	r.livesAs(dev, observed.Forbidden)
 	r.SetInterests(owner("c"), interests(own))
 	r.finds(own, b+"/c")
 
@@ -276,8 +276,8 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	both, one := queries.New("ServiceAccount", queries.Among(a, b), queries.Labelled("app=web")), queries.New("ServiceAccount", queries.In(a), queries.Labelled("app=web"))
 	r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(both)) })
 	r.SetInterests(owner("c"), interests(one))
-	r.says(both, plan.Forbidden, fmt.Sprintf("the operator is not allowed to list and watch serviceaccounts in namespace %q", b))
-	r.livesAs(both, plan.Forbidden)
+	r.says(both, observed.Forbidden, fmt.Sprintf("the operator is not allowed to list and watch serviceaccounts in namespace %q", b))
+	r.livesAs(both, observed.Forbidden)
 	r.finds(one, a+"/c")
 	r.wakes(platform, "the permission", func() { r.mayInOf(b, "serviceaccounts") })
 	r.findsLive(both, a+"/c", b+"/c")
@@ -288,7 +288,7 @@ func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	for n := range live.FewNamespaces {
 		many = append(many, fmt.Sprintf("zzz-%d", n))
 	}
-	r.livesAs(queries.New("ServiceAccount", queries.Among(append([]string{a, b}, many...)...)), plan.Forbidden)
+	r.livesAs(queries.New("ServiceAccount", queries.Among(append([]string{a, b}, many...)...)), observed.Forbidden)
 	r.wakes(platform, "the cluster", func() { r.may("", "serviceaccounts") })
 	r.findsLive(both, a+"/c", b+"/c", b+"/d")
 	wide := queries.New("ServiceAccount", queries.Among(append([]string{a, b}, many...)...), queries.Labelled("app=web"))
@@ -309,7 +309,7 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 	}
 	q := queries.New("ConfigMap", queries.ChosenBy(r.user+"=dev"), queries.Labelled("app=web"))
 	r.SetInterests(platform, interests(q))
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	done, looked := make(chan struct{}), make(chan struct{}, 1)
 	var readers sync.WaitGroup
 	complete := 0
@@ -327,9 +327,9 @@ func TestClusterNamespacesFlipWhileTheyAreRead(t *testing.T) {
 					}
 				}
 				switch {
-				case got.State == plan.Complete && n == 1:
+				case got.State == observed.Complete && n == 1:
 					complete++
-				case got.State != plan.Complete && n == 0, got.State != plan.Failed && got.State != plan.Complete:
+				case got.State != observed.Complete && n == 0, got.State != observed.Failed && got.State != observed.Complete:
 					t.Errorf("state is %s %q", got.State, got.Detail)
 				}
 				if n == 1 {
@@ -409,24 +409,24 @@ func TestClusterStartsToMatchAndLeaves(t *testing.T) {
 	web, name := r.query("ConfigMap", queries.Labelled("app=web")), r.query("configmaps", queries.Named("late"), queries.MetadataOnly)
 	r.configMap("c", map[string]string{"app": "db"})
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(web, name)) })
-	r.reads(web, plan.Complete)
+	r.reads(web, observed.Complete)
 	r.wakes(owner("c"), "a match", func() { r.configMap("c", map[string]string{"app": "web"}) })
-	r.reads(web, plan.Complete, "c")
-	r.livesAs(web, plan.Complete, "c")
+	r.reads(web, observed.Complete, "c")
+	r.livesAs(web, observed.Complete, "c")
 	r.wakes(owner("c"), "a label that leaves", func() { r.configMap("c", nil) })
-	r.reads(web, plan.Complete)
-	r.livesAs(name, plan.Complete)
+	r.reads(web, observed.Complete)
+	r.livesAs(name, observed.Complete)
 	r.wakes(owner("c"), "a name", func() { r.configMap("late", nil) })
-	r.reads(name, plan.Complete, "late")
-	r.livesAs(name, plan.Complete, "late")
+	r.reads(name, observed.Complete, "late")
+	r.livesAs(name, observed.Complete, "late")
 	r.wakes(owner("c"), "a deletion", func() {
 		if err := r.admin.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "late", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	r.reads(name, plan.Complete)
-	r.livesAs(r.query("ConfigMap", queries.Named("late"), queries.Fielded("metadata.name!=late")), plan.Complete)
-	r.livesAs(r.query("ConfigMap", queries.Fielded("data.x=y")), plan.Failed)
+	r.reads(name, observed.Complete)
+	r.livesAs(r.query("ConfigMap", queries.Named("late"), queries.Fielded("metadata.name!=late")), observed.Complete)
+	r.livesAs(r.query("ConfigMap", queries.Fielded("data.x=y")), observed.Failed)
 }
 
 func TestClusterRightsGrantedRevokedGranted(t *testing.T) {
@@ -434,15 +434,15 @@ func TestClusterRightsGrantedRevokedGranted(t *testing.T) {
 	q := r.query("ConfigMap", queries.Labelled("app=web"))
 	r.configMap("c", map[string]string{"app": "web"})
 	r.wakes(owner("c"), "the refusal", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.reads(q, plan.Forbidden)
-	r.livesAs(q, plan.Forbidden)
+	r.reads(q, observed.Forbidden)
+	r.livesAs(q, observed.Forbidden)
 	for range 2 {
 		var revoke func()
 		r.wakes(owner("c"), "the permission", func() { revoke = r.may("", "configmaps") })
-		r.reads(q, plan.Complete, "c")
+		r.reads(q, observed.Complete, "c")
 		revoke()
 		r.wakes(owner("c"), "the refusal", r.wires.cut)
-		r.reads(q, plan.Forbidden)
+		r.reads(q, observed.Forbidden)
 	}
 }
 
@@ -454,19 +454,19 @@ func TestClusterRoleInOneNamespace(t *testing.T) {
 	secret, other := r.query("Secret", queries.Named("mine")), r.query("Secret", queries.Named("other"))
 	r.configMap("c", map[string]string{"app": "web"})
 	r.SetInterests(owner("c"), interests(mine, elsewhere, secret, other))
-	r.reads(mine, plan.Complete, "c")
-	r.reads(elsewhere, plan.Forbidden)
-	r.reads(secret, plan.Complete)
-	r.reads(other, plan.Forbidden)
-	r.livesAs(secret, plan.Complete)
-	r.livesAs(other, plan.Forbidden)
+	r.reads(mine, observed.Complete, "c")
+	r.reads(elsewhere, observed.Forbidden)
+	r.reads(secret, observed.Complete)
+	r.reads(other, observed.Forbidden)
+	r.livesAs(secret, observed.Complete)
+	r.livesAs(other, observed.Forbidden)
 	r.wakes(owner("c"), "the only object in scope", func() {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 		if _, err := r.admin.CoreV1().Secrets(r.namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	r.reads(secret, plan.Complete, "mine")
+	r.reads(secret, observed.Complete, "mine")
 }
 
 var (
@@ -515,8 +515,8 @@ func TestClusterKindComesGoesAndComesBack(t *testing.T) {
 	group := func(q *snapshot.Query) { q.Group = widgets.Group }
 	q, red := r.query("widget", group), r.query("Widget", group, queries.Fielded("spec.color=red"))
 	r.wakes(owner("c"), "the missing kind", func() { r.SetInterests(owner("c"), interests(q, red)) })
-	r.reads(q, plan.NoSuchKind)
-	r.livesAs(q, plan.NoSuchKind)
+	r.reads(q, observed.NoSuchKind)
+	r.livesAs(q, observed.NoSuchKind)
 	crds := r.dynamic.Resource(crdsAPI)
 	t.Cleanup(func() { _ = crds.Delete(context.Background(), "widgets.watches.example.com", metav1.DeleteOptions{}) })
 	for range 2 {
@@ -525,18 +525,18 @@ func TestClusterKindComesGoesAndComesBack(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		r.reads(q, plan.Complete)
+		r.reads(q, observed.Complete)
 		r.widget("red", "red")
 		r.widget("blue", "blue")
-		r.reads(q, plan.Complete, "blue", "red")
-		r.reads(red, plan.Complete, "red")
-		r.livesAs(red, plan.Complete, "red")
+		r.reads(q, observed.Complete, "blue", "red")
+		r.reads(red, observed.Complete, "red")
+		r.livesAs(red, observed.Complete, "red")
 		r.wakes(owner("c"), "the end of the kind", func() {
 			if err := crds.Delete(t.Context(), "widgets.watches.example.com", metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
-		r.reads(q, plan.NoSuchKind)
+		r.reads(q, observed.NoSuchKind)
 		until(t, "the definition is gone", func() bool {
 			_, err := crds.Get(t.Context(), "widgets.watches.example.com", metav1.GetOptions{})
 			return apierrors.IsNotFound(err)
@@ -556,12 +556,12 @@ func TestClusterVersionIsServedNoLonger(t *testing.T) {
 	}
 	r.SetInterests(owner("c"), interests(q))
 	r.widget("w", "red")
-	r.reads(q, plan.Complete, "w")
+	r.reads(q, observed.Complete, "w")
 	for _, tc := range []struct {
 		served bool
-		state  plan.TargetState
+		state  observed.TargetState
 		names  []string
-	}{{false, plan.NoSuchKind, nil}, {true, plan.Complete, []string{"w"}}} {
+	}{{false, observed.NoSuchKind, nil}, {true, observed.Complete, []string{"w"}}} {
 		r.wakes(owner("c"), "another definition", func() {
 			until(t, "the definition is updated", func() bool {
 				now, err := crds.Get(t.Context(), "widgets.watches.example.com", metav1.GetOptions{})

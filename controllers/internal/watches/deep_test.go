@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/transport"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/queries"
@@ -104,16 +104,16 @@ func readBesidesDeep(r *realWorld, name string) {
 	read := func(beside ...string) {
 		t.Helper()
 		for _, q := range []snapshot.Query{clean, outside} {
-			r.reads(q, plan.Complete, beside...)
-			r.livesAs(q, plan.Complete, beside...)
+			r.reads(q, observed.Complete, beside...)
+			r.livesAs(q, observed.Complete, beside...)
 		}
-		r.reads(one, plan.Complete, "managed")
-		r.livesAs(one, plan.Complete, "managed")
-		r.reads(metadata, plan.Complete, "deep", "managed")
-		r.livesAs(metadata, plan.Complete, "deep", "managed")
+		r.reads(one, observed.Complete, "managed")
+		r.livesAs(one, observed.Complete, "managed")
+		r.reads(metadata, observed.Complete, "deep", "managed")
+		r.livesAs(metadata, observed.Complete, "deep", "managed")
 		unreadable := `cannot read ` + gadgets.GroupResource().String() + ` "deep" in namespace "` + r.namespace + `": ` + unreadableDeep
-		r.says(own, plan.Failed, unreadable)
-		if got := r.live.Read(t.Context(), own); got.State != plan.Failed || !strings.HasSuffix(got.Detail, unreadable) {
+		r.says(own, observed.Failed, unreadable)
+		if got := r.live.Read(t.Context(), own); got.State != observed.Failed || !strings.HasSuffix(got.Detail, unreadable) {
 			t.Errorf("live: got %s %q", got.State, got.Detail)
 		}
 	}
@@ -131,5 +131,5 @@ func readBesidesDeep(r *realWorld, name string) {
 			t.Error(err)
 		}
 	})
-	r.reads(own, plan.Complete, "managed")
+	r.reads(own, observed.Complete, "managed")
 }

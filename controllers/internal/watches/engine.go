@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/news"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -122,7 +122,7 @@ type want struct {
 	buckets   []bucketKey
 	positions []int
 	// reportedState is the state that its owner knows of.
-	reportedState plan.TargetState
+	reportedState observed.TargetState
 	// lost is until when changes are known, where it has lost the informers that served it; zero: it has not. Those that serve it next do not
 	// know what was missed.
 	lost time.Time

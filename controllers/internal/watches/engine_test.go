@@ -22,7 +22,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -120,9 +120,9 @@ func interests(qs ...snapshot.Query) []Interest {
 }
 
 // reads waits until a query has a state and these objects.
-func (r *rig) reads(q snapshot.Query, state plan.TargetState, names ...string) {
+func (r *rig) reads(q snapshot.Query, state observed.TargetState, names ...string) {
 	r.Helper()
-	var last plan.Target
+	var last observed.Target
 	defer func() {
 		if r.Failed() {
 			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, queries.NamesOf(last))
@@ -148,15 +148,15 @@ func TestObjectStartsToMatchLater(t *testing.T) {
 	q := queries.New("Pod", queries.Labelled("app=web"))
 	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "db"})
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 
 	r.wakes(owner("c"), "a match", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}) })
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 	r.wakes(owner("c"), "a label that leaves", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "db"}) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	r.wakes(owner("c"), "a match", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}) })
 	r.wakes(owner("c"), "a deletion", func() { s.Remove(apiserver.Pods, "a", "p") })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func everywhere(string) bool { return true }
@@ -226,7 +226,7 @@ func TestOnlyWhoWantsItWakes(t *testing.T) {
 		r.SetInterests(owner(name), i)
 	}
 	s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web"}, map[string]any{"status": map[string]any{"phase": "Running"}})
-	r.reads(queries.New("Pod", queries.Named("p")), plan.Complete, "p")
+	r.reads(queries.New("Pod", queries.Named("p")), observed.Complete, "p")
 	s.Put(apiserver.Pods, "a", "x", nil) // arrives after it, and concerns one of them
 	until(t, "the second event", func() bool { return r.queue.count(owner("negative")) == 2 })
 
@@ -261,7 +261,7 @@ func TestObjectGoesWhileDisconnected(t *testing.T) {
 	s.Remove(apiserver.Pods, "a", "goes")
 	s.Disconnect(apiserver.Pods, true) // the deletion is forgotten: only a list can tell
 	r.wakes(owner("c"), "the relist", func() { s.SetFault(nil) })
-	r.reads(q, plan.Complete, "stays")
+	r.reads(q, observed.Complete, "stays")
 }
 
 func TestExpiredWatchRelists(t *testing.T) {
@@ -270,10 +270,10 @@ func TestExpiredWatchRelists(t *testing.T) {
 	q := queries.New("Pod")
 	s.Put(apiserver.Pods, "a", "goes", nil)
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete, "goes")
+	r.reads(q, observed.Complete, "goes")
 	s.RemoveSilently(apiserver.Pods, "a", "goes")
 	r.wakes(owner("c"), "a deletion that nobody reported", func() { s.Disconnect(apiserver.Pods, true) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func TestKindInstalledLaterDeletedAndRecreated(t *testing.T) {
@@ -281,14 +281,14 @@ func TestKindInstalledLaterDeletedAndRecreated(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Revision")
 	r.wakes(owner("c"), "a missing kind", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.reads(q, plan.NoSuchKind)
+	r.reads(q, observed.NoSuchKind)
 	for range 3 {
 		r.wakes(owner("c"), "the kind", func() { s.Install(apiserver.Revisions, "Revision", true) })
-		r.reads(q, plan.Complete)
+		r.reads(q, observed.Complete)
 		r.wakes(owner("c"), "an object", func() { s.Put(apiserver.Revisions, "a", "r", nil) })
-		r.reads(q, plan.Complete, "r")
+		r.reads(q, observed.Complete, "r")
 		r.wakes(owner("c"), "the end of the kind", func() { s.Uninstall(apiserver.Revisions) })
-		r.reads(q, plan.NoSuchKind)
+		r.reads(q, observed.NoSuchKind)
 	}
 }
 
@@ -298,13 +298,13 @@ func TestKindIsNoticedWithoutDefinitions(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Revision")
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.NoSuchKind)
+	r.reads(q, observed.NoSuchKind)
 	s.Serve(apiserver.Revisions, "Revision", true)
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	s.Unserve(apiserver.Revisions)
-	r.reads(q, plan.NoSuchKind)
+	r.reads(q, observed.NoSuchKind)
 	s.Serve(apiserver.Revisions, "Revision", true)
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func TestNoGoroutineIsLeftByKindsThatComeAndGo(t *testing.T) {
@@ -317,11 +317,11 @@ func TestNoGoroutineIsLeftByKindsThatComeAndGo(t *testing.T) {
 	var after5 int
 	for i := range 40 {
 		s.Install(apiserver.Revisions, "Revision", true)
-		r.reads(q, plan.Complete)
-		r.reads(m, plan.Complete)
+		r.reads(q, observed.Complete)
+		r.reads(m, observed.Complete)
 		s.Uninstall(apiserver.Revisions)
-		r.reads(q, plan.NoSuchKind)
-		r.reads(m, plan.NoSuchKind)
+		r.reads(q, observed.NoSuchKind)
+		r.reads(m, observed.NoSuchKind)
 		if i == 5 {
 			after5 = runtime.NumGoroutine()
 		}
@@ -340,14 +340,14 @@ func TestForbiddenThenAllowed(t *testing.T) {
 	q, n := queries.New("Pod"), queries.New("Pod", queries.Named("p"))
 	s.Put(apiserver.Pods, "a", "p", nil)
 	r.wakes(owner("c"), "a refusal", func() { r.SetInterests(owner("c"), interests(q, n)) })
-	r.reads(q, plan.Forbidden)
+	r.reads(q, observed.Forbidden)
 	if want, got := `the operator is not allowed to list and watch pods in namespace "a"`, r.Read(t.Context(), q).Detail; got != want {
 		t.Errorf("detail is %q, want %q", got, want)
 	}
-	r.reads(n, plan.Forbidden)
+	r.reads(n, observed.Forbidden)
 	r.wakes(owner("c"), "a permission", func() { s.Deny() })
-	r.reads(q, plan.Complete, "p")
-	r.reads(n, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
+	r.reads(n, observed.Complete, "p")
 }
 
 func TestScopeNarrowsAndWidens(t *testing.T) {
@@ -358,19 +358,19 @@ func TestScopeNarrowsAndWidens(t *testing.T) {
 	s.Put(apiserver.Pods, "b", "p", nil)
 	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "b"}) // allowed: all of a, and named objects of b
 	r.SetInterests(owner("c"), interests(a, b, n))
-	r.reads(a, plan.Complete, "p")
-	r.reads(b, plan.Forbidden)
-	r.reads(n, plan.Complete, "p")
+	r.reads(a, observed.Complete, "p")
+	r.reads(b, observed.Forbidden)
+	r.reads(n, observed.Complete, "p")
 	r.wakes(owner("c"), "an object in scope", func() { s.Put(apiserver.Pods, "b", "p", map[string]string{"x": "y"}) })
 
 	r.wakes(owner("c"), "a wider scope", func() { s.Deny() })
-	r.reads(b, plan.Complete, "p")
+	r.reads(b, observed.Complete, "p")
 	until(t, "one informer for all, and one for definitions", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
 		return feedsOf(r.Engine).informers == 2
 	})
-	r.reads(a, plan.Complete, "p")
+	r.reads(a, observed.Complete, "p")
 }
 
 func TestRightsRevokedUnderAWatch(t *testing.T) {
@@ -379,12 +379,12 @@ func TestRightsRevokedUnderAWatch(t *testing.T) {
 	q := queries.New("Pod")
 	s.Put(apiserver.Pods, "a", "p", nil)
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 	s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
 	r.wakes(owner("c"), "the refusal of the next watch", func() { s.Disconnect(apiserver.Pods, false) })
-	r.reads(q, plan.Forbidden)
+	r.reads(q, observed.Forbidden)
 	r.wakes(owner("c"), "the permission", func() { s.Deny() })
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 }
 
 func TestClusterRightsRevokedNamespaceRightsLeft(t *testing.T) {
@@ -393,10 +393,10 @@ func TestClusterRightsRevokedNamespaceRightsLeft(t *testing.T) {
 	q := queries.New("Pod")
 	s.Put(apiserver.Pods, "a", "p", nil)
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 	s.Deny(apiserver.Denial{Resource: "pods", Name: ""})
 	r.wakes(owner("c"), "the namespace's informer", func() { s.Disconnect(apiserver.Pods, false) })
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 	r.wakes(owner("c"), "an event", func() { s.Put(apiserver.Pods, "a", "p2", nil) })
 }
 
@@ -418,8 +418,8 @@ func TestOneBadKindDelaysNoOther(t *testing.T) {
 	r := newRig(t, s)
 	bad, good := queries.New("Revision"), queries.New("Pod")
 	r.SetInterests(owner("c"), interests(bad, good))
-	r.reads(good, plan.Complete)
-	r.reads(bad, plan.Unsynced)
+	r.reads(good, observed.Complete)
+	r.reads(bad, observed.Unsynced)
 }
 
 func TestBrokenKindFailsAndRecovers(t *testing.T) {
@@ -435,14 +435,14 @@ func TestBrokenKindFailsAndRecovers(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Pod")
 	r.wakes(owner("c"), "a failure", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.reads(q, plan.Failed)
+	r.reads(q, observed.Failed)
 	r.wakes(owner("c"), "the sync", func() { s.SetFault(nil) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	s.SetFault(broken)
 	s.Disconnect(apiserver.Pods, false)
-	r.reads(q, plan.Failed)
+	r.reads(q, observed.Failed)
 	r.wakes(owner("c"), "the recovery", func() { s.SetFault(nil) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func TestDiscoveryThatFailsIsNotAMissingKind(t *testing.T) {
@@ -458,9 +458,9 @@ func TestDiscoveryThatFailsIsNotAMissingKind(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Revision")
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Failed)
+	r.reads(q, observed.Failed)
 	s.SetFault(nil)
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
@@ -468,7 +468,7 @@ func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Pod")
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, _ *http.Request) bool {
 		if gvr != apiserver.Pods || verb == "review" {
 			return false
@@ -479,13 +479,13 @@ func TestNotFoundAgainstDiscoveryIsNotAMissingKind(t *testing.T) {
 	s.Disconnect(apiserver.Pods, false)
 	until(t, "it fails", func() bool {
 		got := r.Read(t.Context(), q).State
-		if got == plan.NoSuchKind {
+		if got == observed.NoSuchKind {
 			t.Fatal("a kind that discovery lists is said to be missing")
 		}
-		return got == plan.Failed
+		return got == observed.Failed
 	})
 	r.wakes(owner("c"), "the sync", func() { s.SetFault(nil) })
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 func TestWholeObjectsServeMetadataToo(t *testing.T) {
@@ -494,15 +494,15 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	m, full := queries.New("Pod", queries.MetadataOnly), queries.New("Pod")
 	s.Put(apiserver.Pods, "a", "p", nil, map[string]any{"spec": map[string]any{"nodeName": "n"}})
 	r.SetInterests(owner("m"), interests(m))
-	r.reads(m, plan.Complete, "p")
+	r.reads(m, observed.Complete, "p")
 	r.SetInterests(owner("f"), interests(full))
-	r.reads(full, plan.Complete, "p")
+	r.reads(full, observed.Complete, "p")
 	until(t, "one informer of pods, and one of definitions", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
 		return feedsOf(r.Engine).informers == 2
 	})
-	r.reads(m, plan.Complete, "p")
+	r.reads(m, observed.Complete, "p")
 	if v := r.Read(t.Context(), m).Objects[0].Value; v != nil {
 		t.Errorf("metadata-only read has the value %v", v)
 	}
@@ -515,7 +515,7 @@ func TestWholeObjectsServeMetadataToo(t *testing.T) {
 	}
 	r.DropInterests(owner("f"))
 	r.wakes(owner("m"), "an event", func() { s.Put(apiserver.Pods, "a", "p2", nil) })
-	r.reads(m, plan.Complete, "p", "p2")
+	r.reads(m, observed.Complete, "p", "p2")
 }
 
 func TestLastOwnerGone(t *testing.T) {
@@ -524,11 +524,11 @@ func TestLastOwnerGone(t *testing.T) {
 	q := queries.New("Pod")
 	r.SetInterests(owner("c"), interests(q))
 	r.SetInterests(owner("d"), interests(q, queries.New("Node", queries.Named("n"))))
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	r.DropInterests(owner("c"))
 	r.wakes(owner("d"), "an event", func() { s.Put(apiserver.Pods, "a", "p", nil) })
 	r.SetInterests(owner("d"), nil)
-	r.reads(q, plan.Unsynced)
+	r.reads(q, observed.Unsynced)
 	r.leaves()
 }
 
@@ -547,12 +547,12 @@ func TestWantIsIdempotent(t *testing.T) {
 	r := newRig(t, s)
 	q := queries.New("Pod", queries.Labelled("app=web"))
 	r.SetInterests(owner("c"), interests(q))
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 	until(t, "the sync", func() bool { return r.queue.count(owner("c")) == 1 })
 	asked := s.Asked("watch pods")
 	for range 10 {
 		r.SetInterests(owner("c"), interests(queries.New("Pod", queries.Labelled("app=web"))))
-		if got := r.Read(t.Context(), q); got.State != plan.Complete {
+		if got := r.Read(t.Context(), q); got.State != observed.Complete {
 			t.Fatalf("state is %s", got.State)
 		}
 	}
@@ -571,7 +571,7 @@ func TestSpellingsShareAnInformer(t *testing.T) {
 	for _, kind := range []string{"Pod", "pod", "PODS", "pods"} {
 		q := queries.New(kind)
 		r.SetInterests(owner(kind), interests(q))
-		r.reads(q, plan.Complete, "p")
+		r.reads(q, observed.Complete, "p")
 	}
 	if got := s.Asked("watch pods"); got != 1 {
 		t.Errorf("%d watches, want 1", got)
@@ -591,8 +591,8 @@ func TestReadIsOrderedAndClusterScopedKindsIgnoreNamespaces(t *testing.T) {
 	}
 	all, node := queries.New("Pod", queries.In("")), queries.New("Node")
 	r.SetInterests(owner("c"), interests(all, node))
-	r.reads(all, plan.Complete, "a", "b", "c", "a", "b", "c")
-	r.reads(node, plan.Complete, "a", "b", "c")
+	r.reads(all, observed.Complete, "a", "b", "c", "a", "b", "c")
+	r.reads(node, observed.Complete, "a", "b", "c")
 	r.wakes(owner("c"), "a node", func() { s.Put(apiserver.Nodes, "", "d", nil) })
 	got := r.Read(t.Context(), node)
 	if got.Namespaced || got.Resource != apiserver.Nodes {
@@ -612,11 +612,11 @@ func TestUnknownFieldLabel(t *testing.T) {
 	s.Put(apiserver.Revisions, "a", "red", nil, map[string]any{"spec": map[string]any{"color": "red"}})
 	s.Put(apiserver.Revisions, "a", "blue", nil, map[string]any{"spec": map[string]any{"color": "blue"}})
 	r.SetInterests(owner("c"), interests(plain))
-	r.reads(plain, plan.Complete, "blue", "red")
+	r.reads(plain, observed.Complete, "blue", "red")
 	r.SetInterests(owner("d"), interests(pod, bad, good))
-	r.reads(pod, plan.Failed)
-	r.reads(bad, plan.Failed)
-	r.reads(good, plan.Complete, "red")
+	r.reads(pod, observed.Failed)
+	r.reads(bad, observed.Failed)
+	r.reads(good, observed.Complete, "red")
 	want := []string{
 		`nodes cannot be selected by field "spec.colour": they have metadata.name, spec.unschedulable`,
 		`revisions.serving.example.com cannot be selected by field "spec.colour": they have metadata.name, metadata.namespace, spec.color`,
@@ -677,7 +677,7 @@ func TestManyOwnersComeAndGoAtOnce(t *testing.T) {
 	wg.Wait()
 	q := queries.New("Pod", queries.Labelled("n=1"))
 	r.SetInterests(owner("last"), interests(q))
-	r.reads(q, plan.Complete, "p")
+	r.reads(q, observed.Complete, "p")
 	for g := range 8 {
 		r.DropInterests(owner(fmt.Sprint(g)))
 	}
@@ -721,13 +721,13 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 			}
 			r := startRig(t, e, s)
 			r.SetInterests(owner("o"), interests(queries.New("Pod"), queries.New("Revision")))
-			r.reads(queries.New("Pod"), plan.Complete, "web")
+			r.reads(queries.New("Pod"), observed.Complete, "web")
 			until(t, "the panic is told", func() bool {
 				got := r.Read(t.Context(), queries.New("Revision"))
-				return got.State == plan.Failed && strings.Contains(got.Detail, "panic: made up")
+				return got.State == observed.Failed && strings.Contains(got.Detail, "panic: made up")
 			})
 			armed.Store(false)
-			r.reads(queries.New("Revision"), plan.Complete, "one")
+			r.reads(queries.New("Revision"), observed.Complete, "one")
 		})
 	}
 	t.Run("Reviews", func(t *testing.T) {
@@ -749,7 +749,7 @@ func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 			return strings.Contains(r.Read(t.Context(), queries.New("Pod")).Detail, "panic: made up")
 		})
 		armed.Store(false)
-		r.reads(queries.New("Pod"), plan.Complete, "web")
+		r.reads(queries.New("Pod"), observed.Complete, "web")
 	})
 }
 

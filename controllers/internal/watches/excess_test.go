@@ -22,7 +22,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -90,28 +90,28 @@ func TestTheLargestWatchEnds(t *testing.T) {
 	r.SetInterests(owner("small"), interests(small))
 	r.SetInterests(owner("large"), interests(large))
 	r.SetInterests(Owner{Name: "nodes"}, interests(nodes))
-	r.reads(nodes, plan.Complete, "n")
-	r.reads(small, plan.Complete, "p")
+	r.reads(nodes, observed.Complete, "n")
+	r.reads(small, observed.Complete, "p")
 
 	r.wakes(Owner{Name: "all"}, "the end of its watch", func() { f.until.Store(1) })
-	r.reads(all, plan.TooLarge)
+	r.reads(all, observed.TooLarge)
 	want := "pods in all namespaces take about 8 MiB of memory, more than is left of the 100 MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory"
 	if got := r.Read(t.Context(), all).Detail; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	r.reads(small, plan.Complete, "p")
-	r.reads(large, plan.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
-	r.reads(nodes, plan.Complete, "n")
+	r.reads(small, observed.Complete, "p")
+	r.reads(large, observed.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	r.reads(nodes, observed.Complete, "n")
 	r.wakes(owner("small"), "a change", func() { s.Put(apiserver.Pods, "a", "p", nil, pad(20)) })
 
 	f.until.Store(2)
-	r.reads(large, plan.TooLarge)
-	r.reads(small, plan.Complete, "p")
-	r.reads(nodes, plan.Complete, "n")
+	r.reads(large, observed.TooLarge)
+	r.reads(small, observed.Complete, "p")
+	r.reads(nodes, observed.Complete, "n")
 
 	r.wakes(Owner{Name: "all"}, "room", func() { f.room.Store(30 * mebi) })
-	r.reads(all, plan.Complete, "p", "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
-	r.reads(large, plan.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	r.reads(all, observed.Complete, "p", "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
+	r.reads(large, observed.Complete, "p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7")
 	if n := f.ended.Load(); n != 2 {
 		t.Errorf("%d watches have ended", n)
 	}
@@ -132,7 +132,7 @@ func TestAListThatArrivesCounts(t *testing.T) {
 	if !placementOf(e).closeLargest(4 * mebi) {
 		t.Fatal("it does not end")
 	}
-	if c := e.answers.checkCoverage(&e.owners[owner("first")][firstKey(e)].query); c.state != plan.Unsynced || s.informer.scope.access != tooLarge || s.informer.scope.full != nil {
+	if c := e.answers.checkCoverage(&e.owners[owner("first")][firstKey(e)].query); c.state != observed.Unsynced || s.informer.scope.access != tooLarge || s.informer.scope.full != nil {
 		t.Errorf("what names one object is %s, and the watch of all %v", c.state, s.informer.scope.access)
 	}
 	if placementOf(e).closeLargest(0); s.informer.scope.access != tooLarge {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -53,10 +53,10 @@ func TestGroupsKeepUp(t *testing.T) {
 			s.Put(apiserver.Pods, "a", name, pod[name])
 		}
 		isWeb := func(l map[string]string) bool { return l["app"] == "web" }
-		r.reads(web, plan.Complete, names(isWeb)...)
-		r.reads(both, plan.Complete, names(func(l map[string]string) bool { return isWeb(l) && l["tier"] == "a" })...)
-		r.reads(either, plan.Complete, names(func(l map[string]string) bool { return l["app"] != "api" })...)
-		r.reads(anywhere, plan.Complete, append(names(isWeb), "web")...)
+		r.reads(web, observed.Complete, names(isWeb)...)
+		r.reads(both, observed.Complete, names(func(l map[string]string) bool { return isWeb(l) && l["tier"] == "a" })...)
+		r.reads(either, observed.Complete, names(func(l map[string]string) bool { return l["app"] != "api" })...)
+		r.reads(anywhere, observed.Complete, append(names(isWeb), "web")...)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 		e.mu.Unlock()
 		for range 3 {
 			got, near, _ := e.answers.findCandidates(&q, "")
-			if got.State != plan.Complete || len(near) != 1 || len(near[0].Shelves) == 0 {
+			if got.State != observed.Complete || len(near) != 1 || len(near[0].Shelves) == 0 {
 				t.Errorf("%s: the state is %v: %s, in %v", name, got.State, got.Detail, near)
 			}
 			if !grouped {
@@ -126,7 +126,7 @@ func groupedPods(t *testing.T) (e *Engine, s *store, q snapshot.Query, g group) 
 // readPods reads, and expects Pods of these names.
 func readPods(t *testing.T, e *Engine, q snapshot.Query, want string) {
 	t.Helper()
-	if got := e.Read(t.Context(), q); got.State != plan.Complete || fmt.Sprint(queries.NamesOf(got)) != want {
+	if got := e.Read(t.Context(), q); got.State != observed.Complete || fmt.Sprint(queries.NamesOf(got)) != want {
 		t.Errorf("got %s %q, %v, want %s", got.State, got.Detail, queries.NamesOf(got), want)
 	}
 }

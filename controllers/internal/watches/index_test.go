@@ -15,7 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -29,7 +29,7 @@ func wantOf(o string, q snapshot.Query) *want {
 }
 
 func podOf(namespace, name string, l map[string]string) *cachedobjects.Object {
-	return &cachedobjects.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
+	return &cachedobjects.Object{Object: observed.Object{Ref: observed.Ref{Resource: apiserver.Pods, Namespace: namespace, Name: name}, Labels: l, Value: map[string]any{}}}
 }
 
 // findOwners are those that a change of a Pod concerns.

@@ -32,8 +32,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -239,7 +239,7 @@ func (f *feeds) runInformer(ctx context.Context, i *informer) {
 	ctx = klog.NewContext(ctx, quiet)
 	s := &store{feeds: f, informer: i}
 	r := cache.NewReflectorWithOptions(f.newListerWatcher(i), nil, s, cache.ReflectorOptions{
-		Logger: &quiet, Clock: f.clock, TypeDescription: plan.ResourceName(i.scope.resource.GVR),
+		Logger: &quiet, Clock: f.clock, TypeDescription: observed.ResourceName(i.scope.resource.GVR),
 	})
 	delay := wait.Backoff{Duration: reconnectAfter, Cap: f.retryEvery * 2 / 3, Steps: 30, Factor: 2, Jitter: 0.5}.
 		DelayWithReset(f.clock, reconnectCalm)
@@ -486,7 +486,7 @@ func (s *store) Delete(obj any) error {
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
 	if !s.informer.stopped {
-		s.informer.changed = chooseLater(s.informer.changed, o.GetResourceVersion())
+		s.informer.changed = cachedobjects.ChooseLater(s.informer.changed, o.GetResourceVersion())
 		s.feeds.removeObject(s.informer, o.GetNamespace(), o.GetName())
 	}
 	return nil
@@ -519,7 +519,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	}
 	now.InheritContent(before)
 	i.noteEdit()
-	i.changed = chooseLater(i.changed, now.ResourceVersion)
+	i.changed = cachedobjects.ChooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
 	i.bytes += now.Bytes
@@ -685,7 +685,7 @@ func (f *feeds) markSynced(i *informer) {
 	}
 	for w := range s.wants {
 		if l := f.answers.checkCoverage(&w.query); slices.Contains(l.informers, i) {
-			w.reportedState = plan.Unknown
+			w.reportedState = observed.Unknown
 		}
 	}
 }

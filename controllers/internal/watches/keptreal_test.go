@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -39,11 +39,11 @@ func TestClusterIsKeptAsItIsRead(t *testing.T) {
 			r.SetInterests(owner(resource.kind), interests(q))
 			until(t, "it is read", func() bool {
 				seen := r.Read(t.Context(), q)
-				if seen.State != plan.Complete {
+				if seen.State != observed.Complete {
 					return false
 				}
 				live := r.live.Read(t.Context(), q)
-				if live.State != plan.Complete || len(live.Objects) != 1 || len(seen.Objects) != 1 {
+				if live.State != observed.Complete || len(live.Objects) != 1 || len(seen.Objects) != 1 {
 					t.Fatalf("%s: live is %s %q with %d objects, and %d are watched", resource.kind, live.State, live.Detail, len(live.Objects), len(seen.Objects))
 				}
 				if live.Objects[0].ResourceVersion != seen.Objects[0].ResourceVersion {
@@ -58,7 +58,7 @@ func TestClusterIsKeptAsItIsRead(t *testing.T) {
 		}
 		narrow := r.query(resource.kind, queries.Named("a"), readsPaths())
 		r.SetInterests(owner(resource.kind), interests(narrow))
-		r.reads(narrow, plan.Complete, "a")
+		r.reads(narrow, observed.Complete, "a")
 	}
 	r.changesAfterWidening(t)
 }
@@ -68,17 +68,17 @@ func (r *realWorld) changesAfterWidening(t *testing.T) {
 	t.Helper()
 	narrow, wide := r.query("Pod", readsPaths([]string{"status", "phase"})), r.query("Pod", readsPaths([]string{"metadata", "annotations"}))
 	r.SetInterests(owner("narrow"), interests(narrow))
-	r.reads(narrow, plan.Complete, "a")
+	r.reads(narrow, observed.Complete, "a")
 	r.SetInterests(owner("wide"), interests(wide))
 	if _, err := r.admin.CoreV1().Pods(r.namespace).Patch(t.Context(), "a", "application/merge-patch+json", []byte(`{"metadata": {"annotations": {"changed": "yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the change is seen with all that is read", func() bool {
-		if got := r.Read(t.Context(), narrow); got.State != plan.Complete {
+		if got := r.Read(t.Context(), narrow); got.State != observed.Complete {
 			t.Fatalf("who reads less sees %s %q", got.State, got.Detail)
 		}
 		got := r.Read(t.Context(), wide)
-		if got.State != plan.Complete {
+		if got.State != observed.Complete {
 			return false
 		}
 		metadata, _ := got.Objects[0].Value["metadata"].(map[string]any)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -30,7 +30,7 @@ type kind struct {
 	wants map[*want]struct{}
 
 	// state is Complete when resource is set, and detail says what is wrong otherwise.
-	state    plan.TargetState
+	state    observed.TargetState
 	detail   string
 	resource *resource
 
@@ -69,7 +69,7 @@ func (c *catalog) attachWant(w *want) {
 	k := c.kinds[key]
 	if k == nil {
 		k = &kind{
-			key: key, wants: map[*want]struct{}{}, state: plan.Unsynced, detail: fmt.Sprintf("kind %q is being looked up", w.query.Kind),
+			key: key, wants: map[*want]struct{}{}, state: observed.Unsynced, detail: fmt.Sprintf("kind %q is being looked up", w.query.Kind),
 			alarm: newAlarm(c.clock.Now()),
 		}
 		c.kinds[key] = k
@@ -148,14 +148,14 @@ func (c *catalog) startFollowing(k *kind) {
 func (c *catalog) followKind(ctx context.Context, k *kind) {
 	for c.waitForAlarm(ctx, &k.alarm) {
 		c.mu.RLock()
-		due, again, needsFields := k.alarm.due, k.resource == nil && k.state != plan.Unsynced, k.needsFields()
+		due, again, needsFields := k.alarm.due, k.resource == nil && k.state != observed.Unsynced, k.needsFields()
 		c.mu.RUnlock()
 		if again {
 			c.resolver.InvalidateGroup(k.key.group)
 		}
 		var f finding
 		if p := contain.CatchPanic(func() { f = c.lookUpKind(ctx, k.key, needsFields) }); p != nil {
-			f = finding{state: plan.Failed, detail: fmt.Sprintf("cannot determine whether kind %q is served: %v", k.key.kind, p)}
+			f = finding{state: observed.Failed, detail: fmt.Sprintf("cannot determine whether kind %q is served: %v", k.key.kind, p)}
 		}
 		c.finishLookup(ctx, k, due, f)
 	}
@@ -165,7 +165,7 @@ func (c *catalog) followKind(ctx context.Context, k *kind) {
 func (c *catalog) lookUpKind(ctx context.Context, k kindKey, needsFields bool) finding {
 	var f finding
 	f.Resource, f.state, f.detail = c.resolver.Resolve(ctx, k.group, k.version, k.kind)
-	if f.state == plan.Complete {
+	if f.state == observed.Complete {
 		f.fields = snapshot.BuiltinFieldLabels(f.GVR.GroupResource())
 		f.allFields = f.fields.HasOwn() || !strings.Contains(f.GVR.Group, ".")
 		if !f.allFields && needsFields {
@@ -192,7 +192,7 @@ func (c *catalog) finishLookup(ctx context.Context, k *kind, due time.Time, f fi
 // finding is what a kind turned out to be.
 type finding struct {
 	served.Resource
-	state       plan.TargetState
+	state       observed.TargetState
 	detail      string
 	fields      snapshot.FieldLabels
 	allFields   bool
@@ -211,13 +211,13 @@ func (k *kind) needsFields() bool {
 
 // applyFinding records what the lookup found about a kind.
 func (c *catalog) applyFinding(k *kind, f finding) {
-	if f.state != plan.Complete || f.fieldsError != "" {
+	if f.state != observed.Complete || f.fieldsError != "" {
 		c.scheduleRetry(k)
 	}
-	if f.state == plan.Failed && k.resource != nil { // not to get an answer does not mean that it is gone
+	if f.state == observed.Failed && k.resource != nil { // not to get an answer does not mean that it is gone
 		return
 	}
-	if f.state != plan.Complete {
+	if f.state != observed.Complete {
 		c.unresolveKind(k)
 		k.state, k.detail = f.state, f.detail
 		c.answers.reportStates(k.wants)
@@ -235,7 +235,7 @@ func (c *catalog) applyFinding(k *kind, f finding) {
 		r.fields, r.allFields = f.fields, true
 	}
 	r.fieldsError = f.fieldsError
-	k.state, k.detail, k.resource = plan.Complete, "", r
+	k.state, k.detail, k.resource = observed.Complete, "", r
 	r.kinds[k] = struct{}{}
 	for w := range k.wants {
 		if w.scopes == nil {
@@ -277,11 +277,11 @@ func (c *catalog) handleMissingResource(r *resource) {
 	c.resolver.InvalidateGroup(r.GVR.Group)
 	for k := range r.kinds {
 		c.unresolveKind(k)
-		k.state, k.detail = plan.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
+		k.state, k.detail = observed.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
 		again := k.alarm.failures > 0
 		wait := k.alarm.nextBackoff(c.retryEvery)
 		if again {
-			k.state, k.detail = plan.Failed, fmt.Sprintf("the API server serves %s, but responded with 404 to this request", r.GVR.GroupResource())
+			k.state, k.detail = observed.Failed, fmt.Sprintf("the API server serves %s, but responded with 404 to this request", r.GVR.GroupResource())
 		} else {
 			wait = 0
 		}

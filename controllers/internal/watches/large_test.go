@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/vtex/cleaner/controllers/internal/live"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/cluster"
@@ -74,8 +74,8 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 	metadata.MetadataOnly = true
 	r.SetInterests(owner("all"), interests(all, one, metadata))
 	r.SetInterests(owner("small"), interests(small))
-	r.reads(all, plan.Complete, "small")
-	r.reads(one, plan.Complete)
+	r.reads(all, observed.Complete, "small")
+	r.reads(one, observed.Complete)
 
 	r.wakes(owner("all"), "an object that is too large", func() {
 		if _, err := client.Create(t.Context(), gadget("large", "large", 110_000), metav1.CreateOptions{}); err != nil {
@@ -90,8 +90,8 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 		"AllOfThem": {all, `cannot list gadgets.large.example.com in namespace "` + r.namespace + `": ` + unreadable},
 		"OfItsName": {one, `cannot get gadgets.large.example.com "large" in namespace "` + r.namespace + `": ` + unreadableLarge},
 	} {
-		r.says(tc.query, plan.Failed, unreadable)
-		if got := r.live.Read(t.Context(), tc.query); got.State != plan.Failed || got.Detail != tc.live || got.Objects != nil {
+		r.says(tc.query, observed.Failed, unreadable)
+		if got := r.live.Read(t.Context(), tc.query); got.State != observed.Failed || got.Detail != tc.live || got.Objects != nil {
 			t.Errorf("%s, live: got %s %q with %v, want %q", name, got.State, got.Detail, queries.NamesOf(got), tc.live)
 		}
 	}
@@ -100,8 +100,8 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 		if q.MetadataOnly {
 			names = []string{"large", "small"}
 		}
-		r.reads(q, plan.Complete, names...)
-		r.livesAs(q, plan.Complete, names...)
+		r.reads(q, observed.Complete, names...)
+		r.livesAs(q, observed.Complete, names...)
 	}
 
 	r.wakes(owner("all"), "the end of it", func() {
@@ -109,8 +109,8 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.reads(all, plan.Complete, "small")
-	r.reads(one, plan.Complete)
+	r.reads(all, observed.Complete, "small")
+	r.reads(one, observed.Complete)
 }
 
 // One of Kubernetes' own kinds, which is sent in protobuf, is treated the same.
@@ -132,8 +132,8 @@ func TestClusterHasAnObjectOfAKnownKindThatIsTooLarge(t *testing.T) {
 	q := r.query("NetworkPolicy", func(q *snapshot.Query) { q.Group = networkingv1.GroupName })
 	r.SetInterests(owner("c"), interests(q))
 	unreadable := `cannot read networkpolicies.networking.k8s.io "large" in namespace "` + r.namespace + `": ` + unreadableLarge
-	r.says(q, plan.Failed, unreadable)
-	if got := r.live.Read(t.Context(), q); got.State != plan.Failed || !strings.HasSuffix(got.Detail, unreadable) {
+	r.says(q, observed.Failed, unreadable)
+	if got := r.live.Read(t.Context(), q); got.State != observed.Failed || !strings.HasSuffix(got.Detail, unreadable) {
 		t.Errorf("live: got %s %q", got.State, got.Detail)
 	}
 }
@@ -215,21 +215,21 @@ func readBesidesPoison(r *realWorld) {
 	r.SetInterests(owner("c"), interests(poisoned, one, clean, outside))
 	unreadable := `cannot read networkpolicies.networking.k8s.io "poison" in namespace "` + r.namespace + `": it has a value that cannot be written as JSON; correct or delete it`
 	for _, q := range []snapshot.Query{poisoned, one} {
-		r.says(q, plan.Failed, unreadable)
-		if got := r.live.Read(t.Context(), q); got.State != plan.Failed || !strings.Contains(got.Detail, "it has a value that cannot be written as JSON") {
+		r.says(q, observed.Failed, unreadable)
+		if got := r.live.Read(t.Context(), q); got.State != observed.Failed || !strings.Contains(got.Detail, "it has a value that cannot be written as JSON") {
 			t.Errorf("live: got %s %q", got.State, got.Detail)
 		}
 	}
-	r.reads(clean, plan.Complete, "a")
-	r.livesAs(clean, plan.Complete, "a")
-	r.reads(outside, plan.Complete, "a")
-	r.livesAs(outside, plan.Complete, "a")
+	r.reads(clean, observed.Complete, "a")
+	r.livesAs(clean, observed.Complete, "a")
+	r.reads(outside, observed.Complete, "a")
+	r.livesAs(outside, observed.Complete, "a")
 	r.wakes(owner("c"), "another object", func() {
 		if _, err := r.admin.NetworkingV1().NetworkPolicies(other).Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
-	r.reads(clean, plan.Complete, "a", "b")
+	r.reads(clean, observed.Complete, "a", "b")
 }
 
 // An API server that sends lists, and no stream of what there is, is read the same.
@@ -250,9 +250,9 @@ func TestListHasAnObjectThatIsTooLarge(t *testing.T) {
 	metadata := all
 	metadata.MetadataOnly = true
 	r.SetInterests(owner("c"), interests(all, small, metadata))
-	r.says(all, plan.Failed, `cannot read revisions.serving.example.com "large" in namespace "a": `+unreadableLarge)
-	r.reads(small, plan.Complete, "small")
-	r.reads(metadata, plan.Complete, "large", "small")
+	r.says(all, observed.Failed, `cannot read revisions.serving.example.com "large" in namespace "a": `+unreadableLarge)
+	r.reads(small, observed.Complete, "small")
+	r.reads(metadata, observed.Complete, "large", "small")
 	if s.Asked("list revisions") == 0 {
 		t.Error("nothing was listed")
 	}
@@ -275,12 +275,12 @@ func TestLiveReadsPastWhatIsTooLargeElsewhere(t *testing.T) {
 	for name, q := range map[string]snapshot.Query{
 		"Excluded": queries.New("Revision", queries.Except("mallory")), "Many": queries.New("Revision", queries.Among(many...)), "Chosen": queries.New("Revision", queries.ChosenBy("tier=shop")),
 	} {
-		if got := newLive(t, s).Read(t.Context(), q); got.State != plan.Complete || fmt.Sprint(queries.NamesOf(got)) != "[small]" {
+		if got := newLive(t, s).Read(t.Context(), q); got.State != observed.Complete || fmt.Sprint(queries.NamesOf(got)) != "[small]" {
 			t.Errorf("%s: got %s %q %v", name, got.State, got.Detail, queries.NamesOf(got))
 		}
 	}
 	unreadable := `cannot list revisions.serving.example.com in all namespaces: cannot read revisions.serving.example.com "large" in namespace "mallory": ` + unreadableLarge
-	if got := newLive(t, s).Read(t.Context(), queries.New("Revision", queries.Except("shop"))); got.State != plan.Failed || got.Detail != unreadable {
+	if got := newLive(t, s).Read(t.Context(), queries.New("Revision", queries.Except("shop"))); got.State != observed.Failed || got.Detail != unreadable {
 		t.Errorf("where it is chosen: got %s %q", got.State, got.Detail)
 	}
 }

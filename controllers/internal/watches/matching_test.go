@@ -17,7 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -223,7 +223,7 @@ func knowNamespaces(t *testing.T, e *Engine, all map[string]map[string]string) {
 	e.SetInterests(platform, interests(names.NewListQuery()))
 	e.mu.Lock()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "namespace"}], finding{
-		Resource: served.Resource{GVR: apiserver.Namespaces, Kind: "Namespace", Watchable: true}, state: plan.Complete,
+		Resource: served.Resource{GVR: apiserver.Namespaces, Kind: "Namespace", Watchable: true}, state: observed.Complete,
 		fields: snapshot.BuiltinFieldLabels(apiserver.Namespaces.GroupResource()), allFields: true,
 	})
 	var known *scope

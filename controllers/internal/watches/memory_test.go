@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -32,15 +32,15 @@ func TestListsTakeMemory(t *testing.T) {
 	const n = 100
 	e, s := newWatching(t)
 	for i := range n {
-		putObject(e, s, &cachedobjects.Object{Object: plan.Object{Ref: plan.Ref{Resource: apiserver.Pods, Namespace: "a", Name: fmt.Sprint("p", i)}}})
+		putObject(e, s, &cachedobjects.Object{Object: observed.Object{Ref: observed.Ref{Resource: apiserver.Pods, Namespace: "a", Name: fmt.Sprint("p", i)}}})
 	}
 	q := queries.New("Pod", queries.MetadataOnly)
 	e.SetInterests(owner("c"), interests(q))
 	for _, tc := range []struct {
 		room  room
-		state plan.TargetState
+		state observed.TargetState
 		many  int
-	}{{room(n * objectBytes), plan.Complete, n}, {room(n*objectBytes - 1), plan.Failed, 0}} {
+	}{{room(n * objectBytes), observed.Complete, n}, {room(n*objectBytes - 1), observed.Failed, 0}} {
 		got := e.Read(snapshot.WithMemory(t.Context(), &tc.room), q)
 		if got.State != tc.state || len(got.Objects) != tc.many {
 			t.Errorf("with room for %d bytes it comes to %s %q, %d objects", tc.room, got.State, got.Detail, len(got.Objects))

@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -186,7 +186,7 @@ func TestWhatIsServedAnewMayHaveChangedSince(t *testing.T) {
 			r := s.resource.Resource
 			e.catalog.handleMissingResource(s.resource)
 			for _, k := range e.catalog.kinds {
-				e.catalog.applyFinding(k, finding{Resource: r, state: plan.Complete, fields: snapshot.BuiltinFieldLabels(r.GVR.GroupResource()), allFields: true})
+				e.catalog.applyFinding(k, finding{Resource: r, state: observed.Complete, fields: snapshot.BuiltinFieldLabels(r.GVR.GroupResource()), allFields: true})
 			}
 		}},
 	} {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -153,7 +153,7 @@ func (m *model) look(wants []snapshot.Query) (shown []string) {
 	for _, q := range wants {
 		t := m.Read(m.Context(), q)
 		s := t.State.String()
-		if t.State == plan.Complete {
+		if t.State == observed.Complete {
 			m.checkContents(t.Objects)
 			for _, o := range t.Objects {
 				s += fmt.Sprintf(" %s/%s", o.Namespace, o.Name)
@@ -170,7 +170,7 @@ func (m *model) look(wants []snapshot.Query) (shown []string) {
 }
 
 // checkContents fails if two contents have the same number.
-func (m *model) checkContents(objects []plan.Object) {
+func (m *model) checkContents(objects []observed.Object) {
 	for i := range objects {
 		if objects[i].Content == 0 {
 			continue

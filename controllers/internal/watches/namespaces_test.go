@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -26,7 +26,7 @@ var platform = Owner{Name: "platform"}
 // finds waits until a query is Complete with these objects.
 func (r *rig) finds(q snapshot.Query, places ...string) {
 	r.Helper()
-	var last plan.Target
+	var last observed.Target
 	defer func() {
 		if r.Failed() {
 			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, queries.PlacesOf(last))
@@ -34,12 +34,12 @@ func (r *rig) finds(q snapshot.Query, places ...string) {
 	}()
 	until(r.T, fmt.Sprintf("%s are %v", q.Kind, places), func() bool {
 		last = r.Read(r.Context(), q)
-		return last.State == plan.Complete && cmp.Equal(places, queries.PlacesOf(last))
+		return last.State == observed.Complete && cmp.Equal(places, queries.PlacesOf(last))
 	})
 }
 
 // says waits until a query has a state and a detail.
-func (r *rig) says(q snapshot.Query, state plan.TargetState, detail string) {
+func (r *rig) says(q snapshot.Query, state observed.TargetState, detail string) {
 	r.Helper()
 	r.reads(q, state)
 	if got := r.Read(r.Context(), q).Detail; got != detail {
@@ -95,9 +95,9 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "b"})
 	q := queries.New("Pod", queries.Among("a", "b", "c"))
 	r.wakes(platform, "a refusal", func() { r.SetInterests(platform, interests(q)) })
-	r.says(q, plan.Forbidden, `the operator is not allowed to list and watch pods in namespace "b"`)
+	r.says(q, observed.Forbidden, `the operator is not allowed to list and watch pods in namespace "b"`)
 	r.SetInterests(owner("c"), interests(queries.New("Pod"))) // a Cleaner shares the informer of its namespace
-	r.reads(queries.New("Pod"), plan.Complete, "p")
+	r.reads(queries.New("Pod"), observed.Complete, "p")
 	r.informersNow(2)
 
 	r.wakes(platform, "the last namespace", func() { s.Deny(apiserver.Denial{Resource: "pods"}) })
@@ -111,7 +111,7 @@ func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	r.informersNow(1)
 	s.Deny(apiserver.Denial{Resource: "pods"}, apiserver.Denial{Resource: "pods", Namespace: "c"})
 	r.wakes(platform, "rights that were taken", func() { s.Disconnect(apiserver.Pods, false) })
-	r.says(q, plan.Forbidden, `the operator is not allowed to list and watch pods in namespace "c"`)
+	r.says(q, observed.Forbidden, `the operator is not allowed to list and watch pods in namespace "c"`)
 	r.DropInterests(platform)
 	r.DropInterests(owner("c"))
 	r.leaves()
@@ -139,7 +139,7 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 	r.SetInterests(platform, interests(both))
 	r.SetInterests(owner("c"), interests(one))
 	r.finds(one, "a/p")
-	r.reads(both, plan.Unsynced)
+	r.reads(both, observed.Unsynced)
 	r.wakes(platform, "the other namespace", free)
 	r.finds(both, "a/p")
 }
@@ -166,9 +166,9 @@ func TestTheLastNamespaceWakes(t *testing.T) {
 	})
 	s.Deny(apiserver.Denial{Resource: "pods"})
 	s.Disconnect(apiserver.Pods, false)
-	r.reads(both, plan.Unsynced)
+	r.reads(both, observed.Unsynced)
 	s.Put(apiserver.Pods, "b", "p", nil)
-	r.reads(one, plan.Complete)
+	r.reads(one, observed.Complete)
 	r.wakes(platform, "the other namespace", free)
 	r.finds(both, "b/p")
 }
@@ -205,7 +205,7 @@ func TestNamespaceSelector(t *testing.T) {
 	r.wakes(platform, "the end of a namespace", func() { s.Remove(apiserver.Namespaces, "", "d") })
 
 	r.SetInterests(owner("c"), interests(queries.New("Pod", queries.In("c")), queries.New("Namespace", queries.Named("b"), queries.MetadataOnly)))
-	r.reads(queries.New("Pod", queries.In("c")), plan.Complete, "p")
+	r.reads(queries.New("Pod", queries.In("c")), observed.Complete, "p")
 	before := r.queue.count(platform)
 	r.wakes(owner("c"), "an object of a namespace that does not match", func() { s.Put(apiserver.Pods, "c", "q", nil) })
 	r.wakes(owner("c"), "another version of a namespace that goes on matching", func() { s.Put(apiserver.Namespaces, "", "b", map[string]string{"tier": "dev", "x": "y"}) })
@@ -226,13 +226,13 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.Put(apiserver.Pods, "a", "p", nil)
 		s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
-		r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
+		r.says(dev, observed.Forbidden, "the operator is not allowed to list and watch namespaces (cluster-scoped)")
 		for range 2 {
 			r.wakes(platform, "the permission", func() { s.Deny() })
 			r.finds(dev, "a/p")
 			s.Deny(apiserver.Denial{Resource: "namespaces", Namespace: "*", Name: "*"})
 			r.wakes(platform, "the refusal", func() { s.Disconnect(apiserver.Namespaces, false) })
-			r.reads(dev, plan.Forbidden)
+			r.reads(dev, observed.Forbidden)
 		}
 	})
 	t.Run("OneNamespaceIsNotEnough", func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.Put(apiserver.Namespaces, "", "a", queries.Tier("dev"))
 		s.Deny(apiserver.Denial{Resource: "pods"})
 		r.wakes(platform, "the refusal", func() { r.SetInterests(platform, interests(dev)) })
-		r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
+		r.says(dev, observed.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
 		named := queries.New("Pod", queries.ChosenBy("tier=dev"), queries.Among("a", "b"))
 		r.SetInterests(platform, interests(dev, named))
 		s.Put(apiserver.Pods, "a", "p", nil)
@@ -269,8 +269,8 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 		s.Put(apiserver.Pods, "a", "p", nil)
 		r.SetInterests(platform, interests(dev))
 		r.SetInterests(owner("c"), interests(queries.New("Pod")))
-		r.reads(queries.New("Pod"), plan.Complete, "p")
-		r.says(dev, plan.Unsynced, "waiting for the first list of namespaces")
+		r.reads(queries.New("Pod"), observed.Complete, "p")
+		r.says(dev, observed.Unsynced, "waiting for the first list of namespaces")
 		r.wakes(platform, "the namespaces", free)
 		r.finds(dev, "a/p")
 	})
@@ -287,7 +287,7 @@ func TestNamespaceSelectorNeedsNamespaces(t *testing.T) {
 			return false
 		})
 		r.wakes(platform, "the failure", func() { r.SetInterests(platform, interests(dev)) })
-		r.reads(dev, plan.Failed)
+		r.reads(dev, observed.Failed)
 		r.wakes(platform, "the recovery", func() { s.SetFault(nil) })
 		r.finds(dev, "a/p")
 	})
@@ -303,15 +303,15 @@ func TestARefusalAfterAnotherWakes(t *testing.T) {
 	dev := queries.New("Pod", queries.ChosenBy("tier=dev"))
 	r.SetInterests(platform, interests(dev))
 	r.SetInterests(owner("c"), interests(queries.New("Pod")))
-	r.reads(queries.New("Pod"), plan.Complete, "p")
-	r.reads(dev, plan.Forbidden)
+	r.reads(queries.New("Pod"), observed.Complete, "p")
+	r.reads(dev, observed.Forbidden)
 	r.wakes(platform, "the permission", func() { s.Deny() })
 	r.finds(dev, "a/p")
 	r.wakes(platform, "the other refusal", func() {
 		s.Deny(apiserver.Denial{Resource: "pods", Namespace: "*", Name: "*"})
 		s.Disconnect(apiserver.Pods, false)
 	})
-	r.says(dev, plan.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
+	r.says(dev, observed.Forbidden, "the operator is not allowed to list and watch pods in all namespaces")
 }
 
 func TestMisplacedQueriesFail(t *testing.T) {
@@ -325,8 +325,8 @@ func TestMisplacedQueriesFail(t *testing.T) {
 		new(queries.New("Node", queries.ChosenBy("x=y"))):           "nodes are cluster-scoped: remove namespaces, namespaceSelector and excludeNamespaces from the reference",
 	} {
 		r.SetInterests(platform, interests(*q))
-		r.says(*q, plan.Failed, detail)
-		if got := l.Read(t.Context(), *q); got.State != plan.Failed || got.Detail != detail {
+		r.says(*q, observed.Failed, detail)
+		if got := l.Read(t.Context(), *q); got.State != observed.Failed || got.Detail != detail {
 			t.Errorf("live: got %s %q, want Failed %q", got.State, got.Detail, detail)
 		}
 	}
@@ -364,7 +364,7 @@ func TestNamespacesFlipWhileTheyAreRead(t *testing.T) {
 						t.Errorf("%d of %d objects of namespace %s", n, each, namespace)
 					}
 				}
-				if got.State != plan.Complete || !slices.IsSortedFunc(got.Objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }) {
+				if got.State != observed.Complete || !slices.IsSortedFunc(got.Objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) }) {
 					t.Errorf("state is %s %q, or the order is lost", got.State, got.Detail)
 				}
 				select {
@@ -412,9 +412,9 @@ func TestNamespacesKeepUp(t *testing.T) {
 	}
 	expect := func(q snapshot.Query) (found []string) {
 		for _, namespace := range all {
-			var in *plan.Object
+			var in *observed.Object
 			if l, ok := tiers[namespace]; ok {
-				in = &plan.Object{}
+				in = &observed.Object{}
 				if l != "" {
 					in.Labels = queries.Tier(l)
 				}
@@ -471,7 +471,7 @@ func TestNamespacesKeepUp(t *testing.T) {
 			if readable(q) {
 				r.finds(q, expect(q)...)
 			} else {
-				r.reads(q, plan.Forbidden)
+				r.reads(q, observed.Forbidden)
 			}
 			if was[n] != answer(q) {
 				until(t, fmt.Sprintf("query %d wakes", n), func() bool { return r.queue.count(owners[n]) > woken[n] })

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/news"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -30,7 +30,7 @@ func newRigBacklog() *rigBacklog {
 }
 
 func (b *rigBacklog) change(r *resource, namespace string) {
-	b.add(newChange(r, nil, &cachedobjects.Object{Object: plan.Object{Ref: plan.Ref{Namespace: namespace, Name: "a"}}}, time.Time{}))
+	b.add(newChange(r, nil, &cachedobjects.Object{Object: observed.Object{Ref: observed.Ref{Namespace: namespace, Name: "a"}}}, time.Time{}))
 }
 
 // takeWhole takes a turn that finds whom a change concerns, and gives how old that was when it began.

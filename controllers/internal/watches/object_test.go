@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -55,7 +55,7 @@ func TestContentIsReadWhenItIsNeeded(t *testing.T) {
 				t.Error("it was read before anybody asked")
 			}
 			got := e.Read(t.Context(), tc.query)
-			if got.State != plan.Complete || (len(got.Objects) == 1) != tc.found {
+			if got.State != observed.Complete || (len(got.Objects) == 1) != tc.found {
 				t.Fatalf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
 			}
 			if tc.found && !cmp.Equal(got.Objects[0].Value, tc.want) {
@@ -80,14 +80,14 @@ func TestContentThatCannotBeRead(t *testing.T) {
 	} {
 		got := e.Read(t.Context(), q)
 		want := `cannot read pods "broken" in namespace "a": no such thing`
-		if got.State != plan.Failed || len(got.Objects) > 0 || got.Detail != want {
+		if got.State != observed.Failed || len(got.Objects) > 0 || got.Detail != want {
 			t.Errorf("%s: got %s %q with %d objects, want %q", name, got.State, got.Detail, len(got.Objects), want)
 		}
 	}
 	for name, q := range map[string]snapshot.Query{
 		"AnotherPlace": queries.New("Pod", queries.In("b")), "AnotherLabel": queries.New("Pod", queries.In(""), queries.Labelled("app=api"), queries.Fielded("status.phase=")),
 	} {
-		if got := e.Read(t.Context(), q); got.State != plan.Complete || strings.Join(queries.PlacesOf(got), " ") != "b/sound" {
+		if got := e.Read(t.Context(), q); got.State != observed.Complete || strings.Join(queries.PlacesOf(got), " ") != "b/sound" {
 			t.Errorf("%s: got %s %q, %v", name, got.State, got.Detail, queries.PlacesOf(got))
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/live"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -32,8 +32,8 @@ func TestNamesThatAreNoPathSegments(t *testing.T) {
 	}
 	r, l := newRig(t, watched), newLive(t, s)
 	r.SetInterests(owner("c"), interests(queries.New("Pod"), queries.New("Node")))
-	r.reads(queries.New("Pod"), plan.Complete, "web")
-	r.reads(queries.New("Node"), plan.Complete, "n")
+	r.reads(queries.New("Pod"), observed.Complete, "web")
+	r.reads(queries.New("Node"), observed.Complete, "n")
 	l.Read(t.Context(), queries.New("Pod"))
 	l.Read(t.Context(), queries.New("Node"))
 	var paths []string
@@ -51,14 +51,14 @@ func TestNamesThatAreNoPathSegments(t *testing.T) {
 			for _, q := range []snapshot.Query{q, metadata} {
 				for who, reader := range map[string]snapshot.Reader{"live": l, "watches": r} {
 					got := reader.Read(t.Context(), q)
-					if got.State != plan.Failed || !strings.Contains(got.Detail, fmt.Sprintf("is named %q: a name may not", name)) {
+					if got.State != observed.Failed || !strings.Contains(got.Detail, fmt.Sprintf("is named %q: a name may not", name)) {
 						t.Errorf("%s, %s %q: got %s %q", who, kind, name, got.State, got.Detail)
 					}
 				}
 			}
 		}
 	}
-	if got := l.Read(t.Context(), queries.New("Pod", queries.Among("a", ""))); got.State != plan.Failed || got.Detail != `no namespace is named ""` {
+	if got := l.Read(t.Context(), queries.New("Pod", queries.Among("a", ""))); got.State != observed.Failed || got.Detail != `no namespace is named ""` {
 		t.Errorf("of a namespace without a name: got %s %q with %v", got.State, got.Detail, queries.PlacesOf(got))
 	}
 	if len(paths) > 0 {

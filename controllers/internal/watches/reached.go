@@ -10,7 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -28,7 +28,7 @@ func (e *Engine) FindPlace(q *snapshot.Query) (p Place, all, near int, ok bool) 
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	l := e.answers.checkCoverage(q)
-	if l.state != plan.Complete || len(l.informers) != 1 || q.Namespaces.Labels != nil {
+	if l.state != observed.Complete || len(l.informers) != 1 || q.Namespaces.Labels != nil {
 		return p, 0, 0, false
 	}
 	i := l.informers[0]
@@ -80,7 +80,7 @@ func (e *Engine) checkReached(p Place, version string) (reached bool, change <-c
 
 // ConfirmList compares a list of all objects of a place at a version, which it sorts, with those that are known. If they are the same, ReadAt
 // answers at that version until the watch shows a change, which may have been before it: of an object that was gone again, for example.
-func (e *Engine) ConfirmList(p Place, list []plan.Ref, version string) bool {
+func (e *Engine) ConfirmList(p Place, list []observed.Ref, version string) bool {
 	e.mu.RLock()
 	i := e.findInformer(p)
 	if i == nil {
@@ -119,7 +119,7 @@ func (e *Engine) findInformer(p Place) *informer {
 
 // noteReached records that all changes up to a version are known.
 func (i *informer) noteReached(version string) {
-	i.reached = chooseLater(i.reached, version)
+	i.reached = cachedobjects.ChooseLater(i.reached, version)
 	i.endWait()
 }
 

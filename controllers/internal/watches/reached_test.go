@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -34,7 +34,7 @@ func podsAt(version string, names ...string) (list []*cachedobjects.Object) {
 	return list
 }
 
-func refsOf(list []*cachedobjects.Object) (refs []plan.Ref) {
+func refsOf(list []*cachedobjects.Object) (refs []observed.Ref) {
 	for _, o := range list {
 		refs = append(refs, o.Ref)
 	}
@@ -67,8 +67,8 @@ func TestReachedVersion(t *testing.T) {
 
 func TestReadAt(t *testing.T) {
 	e, _, _ := newReaching(t)
-	for version, want := range map[string]plan.TargetState{"": plan.Complete, "9": plan.Complete, "10": plan.Complete, "11": plan.Unsynced, "abc": plan.Unsynced} {
-		if got := e.ReadAt(t.Context(), queries.New("Pod"), version); got.State != want || (len(got.Objects) == 2) != (want == plan.Complete) {
+	for version, want := range map[string]observed.TargetState{"": observed.Complete, "9": observed.Complete, "10": observed.Complete, "11": observed.Unsynced, "abc": observed.Unsynced} {
+		if got := e.ReadAt(t.Context(), queries.New("Pod"), version); got.State != want || (len(got.Objects) == 2) != (want == observed.Complete) {
 			t.Errorf("at %q: got %s with %d objects, want %s", version, got.State, len(got.Objects), want)
 		}
 	}
@@ -98,34 +98,34 @@ func TestFindPlace(t *testing.T) {
 
 func TestConfirmList(t *testing.T) {
 	for name, tc := range map[string]struct {
-		list   []plan.Ref
+		list   []observed.Ref
 		before func(e *Engine, s *store)
 		after  func(e *Engine, s *store)
 		want   bool
-		serves plan.TargetState
+		serves observed.TargetState
 	}{
-		"Same":    {list: refsOf(podsAt("5", "y", "x")), want: true, serves: plan.Complete},
-		"Less":    {list: refsOf(podsAt("5", "x")), serves: plan.Unsynced},
-		"Later":   {list: refsOf(podsAt("6", "x", "y")), serves: plan.Unsynced},
-		"Failing": {list: refsOf(podsAt("5", "x", "y")), before: func(_ *Engine, s *store) { s.informer.failure = "no" }, serves: plan.Failed},
+		"Same":    {list: refsOf(podsAt("5", "y", "x")), want: true, serves: observed.Complete},
+		"Less":    {list: refsOf(podsAt("5", "x")), serves: observed.Unsynced},
+		"Later":   {list: refsOf(podsAt("6", "x", "y")), serves: observed.Unsynced},
+		"Failing": {list: refsOf(podsAt("5", "x", "y")), before: func(_ *Engine, s *store) { s.informer.failure = "no" }, serves: observed.Failed},
 		"Redefined": {list: refsOf(podsAt("5", "x", "y")), before: func(e *Engine, _ *store) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.catalog.refreshKinds("pods", true)
-		}, serves: plan.Unsynced},
-		"AnObjectCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(_ *Engine, s *store) {
+		}, serves: observed.Unsynced},
+		"AnObjectCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: observed.Unsynced, after: func(_ *Engine, s *store) {
 			if err := s.Add(podsAt("11", "gone-again")[0]); err != nil {
 				panic(err)
 			}
 			s.UpdateResourceVersion("11")
 		}},
-		"AnObjectWent": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(_ *Engine, s *store) {
+		"AnObjectWent": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: observed.Unsynced, after: func(_ *Engine, s *store) {
 			if err := s.Delete(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "x", ResourceVersion: "11"}}); err != nil {
 				panic(err)
 			}
 		}},
-		"AListCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Unsynced, after: func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, podsAt("4", "x"), "9") }},
-		"ABookmark": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: plan.Complete, after: func(_ *Engine, s *store) { s.UpdateResourceVersion("15") }},
+		"AListCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: observed.Unsynced, after: func(e *Engine, s *store) { feedsOf(e).replaceObjects(s.informer, podsAt("4", "x"), "9") }},
+		"ABookmark": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: observed.Complete, after: func(_ *Engine, s *store) { s.UpdateResourceVersion("15") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, s, place := newReaching(t)
@@ -156,7 +156,7 @@ func TestConfirmListOfWhatIsReplaced(t *testing.T) {
 		}()
 		e.ConfirmList(place, refsOf(podsAt("5", "x", "y")), "20")
 		<-replaced
-		if got := e.ReadAt(t.Context(), queries.New("Pod"), "20"); got.State != plan.Unsynced || e.ReachedVersion(place) != "9" {
+		if got := e.ReadAt(t.Context(), queries.New("Pod"), "20"); got.State != observed.Unsynced || e.ReachedVersion(place) != "9" {
 			t.Fatalf("it has reached %q, and serves as %s", e.ReachedVersion(place), got.State)
 		}
 	}

@@ -8,18 +8,20 @@ import (
 	"reflect"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // objectBytes is what an object takes in a list, and its place among candidates. What it points to is the informer's.
-var objectBytes = int64(reflect.TypeFor[plan.Object]().Size() + reflect.TypeFor[*cachedobjects.Object]().Size()) //nolint:gochecknoglobals // never changes
+var objectBytes = int64(reflect.TypeFor[observed.Object]().Size() + reflect.TypeFor[*cachedobjects.Object]().Size()) //nolint:gochecknoglobals // never changes
 
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
-func (e *Engine) Read(ctx context.Context, q snapshot.Query) plan.Target { return e.ReadAt(ctx, q, "") }
+func (e *Engine) Read(ctx context.Context, q snapshot.Query) observed.Target {
+	return e.ReadAt(ctx, q, "")
+}
 
 // ReadAt is Read, and Complete only if one informer answers, and knows all changes up to a version.
-func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) plan.Target {
+func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) observed.Target {
 	q.Compile()
 	t, found, f := e.answers.findCandidates(&q, version)
 	keep := func(o *cachedobjects.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
@@ -43,16 +45,16 @@ func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) p
 		return t
 	}
 	if err := snapshot.TakeBytes(ctx, int64(len(near))*objectBytes); err != nil {
-		t.State, t.Detail = plan.Failed, err.Error()
+		t.State, t.Detail = observed.Failed, err.Error()
 		return t
 	}
-	t.Objects = make([]plan.Object, len(near))
+	t.Objects = make([]observed.Object, len(near))
 	for n, o := range near {
 		t.Objects[n] = o.Object
 		if !q.MetadataOnly || snapshot.NeedsValue(q.Fields) {
 			var err error
 			if t.Objects[n], err = o.ReadWhole(); err != nil {
-				t.State, t.Detail, t.Objects = plan.Failed, err.Error(), nil
+				t.State, t.Detail, t.Objects = observed.Failed, err.Error(), nil
 				return t
 			}
 		}

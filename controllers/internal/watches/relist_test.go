@@ -15,7 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -32,7 +32,7 @@ func podEngine(n int) (*Engine, *informer) {
 		Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true},
 		kinds:    map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: newIndex(), fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true,
 	}
-	k := &kind{key: kindKeyOf(&q), wants: map[*want]struct{}{}, state: plan.Complete, resource: r}
+	k := &kind{key: kindKeyOf(&q), wants: map[*want]struct{}{}, state: observed.Complete, resource: r}
 	r.kinds[k], e.catalog.kinds[k.key], e.catalog.resources[r.Resource] = struct{}{}, k, r
 	s := placementOf(e).newScope(r, scopeKey{})
 	s.access = allowed
@@ -165,7 +165,7 @@ func BenchmarkEngineRead(b *testing.B) {
 		all := c.ListObjects(nil)
 		b.ReportAllocs()
 		for b.Loop() {
-			objects := make([]plan.Object, len(all))
+			objects := make([]observed.Object, len(all))
 			for n, o := range all {
 				objects[n] = o.Object
 			}

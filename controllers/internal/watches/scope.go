@@ -17,7 +17,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // scopeKey is a part of a resource: all of it, a namespace, or one object.
@@ -204,7 +204,7 @@ func (p *placement) waitAfterDenial(s *scope) time.Duration {
 // needsWider reports whether no scope serves a want that the operator may watch.
 func (p *placement) needsWider(w *want) bool {
 	state := p.answers.checkCoverage(&w.query).state
-	return state == plan.Forbidden || state == plan.Failed
+	return state == observed.Forbidden || state == observed.Failed
 }
 
 // hastenChecks has the access to the scopes of a want checked soon if it needs one of them.
@@ -419,8 +419,8 @@ func (p *placement) repositionWants(s *scope) {
 	}
 	for _, w := range wants {
 		p.placeWant(w)
-		if l := p.answers.checkCoverage(&w.query); l.state == plan.Complete {
-			w.reportedState = plan.Unknown // what happened before it came here was not seen
+		if l := p.answers.checkCoverage(&w.query); l.state == observed.Complete {
+			w.reportedState = observed.Unknown // what happened before it came here was not seen
 		}
 		p.answers.reportState(w)
 	}

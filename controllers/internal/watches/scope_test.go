@@ -15,7 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -31,7 +31,7 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	}
 	r := &resource{Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true}
 	w := newWant(owner("c"), &Interest{Query: queries.New("Pod")}, false)
-	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: plan.Complete, resource: r}
+	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: observed.Complete, resource: r}
 	e.catalog.kinds[w.kind.key] = w.kind
 	placementOf(e).placeWant(w)
 	return e, clock, w, r.scopes[scopeKey{}]
@@ -43,9 +43,9 @@ func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	e, _, w, s := still(t)
 	s.access = allowed
 	feedsOf(e).ensureInformer(s, true)
-	s.full.synced, w.reportedState = true, plan.Complete
+	s.full.synced, w.reportedState = true, observed.Complete
 	placementOf(e).repositionWants(s)
-	if woken, _ := e.wakeups.takeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != plan.Complete {
+	if woken, _ := e.wakeups.takeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != observed.Complete {
 		t.Errorf("it wakes %v, and has told %v", woken, w.reportedState)
 	}
 	e.answers.reportState(w)
@@ -63,11 +63,11 @@ func TestMetadataAnswersNoWholeObjects(t *testing.T) {
 	byField.Fields = fields.OneTermEqualSelector("spec.nodeName", "n")
 	feedsOf(e).ensureInformer(s, false)
 	s.meta.synced = true
-	check := func(when string, metadata, whole plan.TargetState) {
+	check := func(when string, metadata, whole observed.TargetState) {
 		t.Helper()
 		for name, tc := range map[string]struct {
 			q    snapshot.Query
-			want plan.TargetState
+			want observed.TargetState
 		}{
 			"metadata": {queries.New("Pod", queries.MetadataOnly), metadata}, "objects": {queries.New("Pod"), whole}, "metadata by a field": {byField, whole},
 		} {
@@ -76,11 +76,11 @@ func TestMetadataAnswersNoWholeObjects(t *testing.T) {
 			}
 		}
 	}
-	check("with metadata", plan.Complete, plan.Unsynced)
+	check("with metadata", observed.Complete, observed.Unsynced)
 	feedsOf(e).ensureInformer(s, true)
-	check("while the objects are read", plan.Complete, plan.Unsynced)
+	check("while the objects are read", observed.Complete, observed.Unsynced)
 	s.full.synced = true
-	check("with the objects", plan.Complete, plan.Complete)
+	check("with the objects", observed.Complete, observed.Complete)
 }
 
 // TestAccessIsAskedAgain shows when what the operator may do with a scope is asked again, and what counts meanwhile.

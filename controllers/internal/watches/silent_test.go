@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -24,9 +24,9 @@ func watchesPods(r *rig, c Owner) snapshot.Query {
 	q := queries.New("Pod")
 	r.server.Put(apiserver.Pods, "a", "first", nil)
 	r.SetInterests(c, interests(q))
-	r.reads(q, plan.Complete, "first")
+	r.reads(q, observed.Complete, "first")
 	r.server.Put(apiserver.Pods, "a", "second", nil)
-	r.reads(q, plan.Complete, "first", "second")
+	r.reads(q, observed.Complete, "first", "second")
 	return q
 }
 
@@ -47,12 +47,12 @@ func TestWatchesThatAreRefusedAreReplacedByLists(t *testing.T) {
 	})
 	s.Disconnect(apiserver.Pods, false)
 	s.Put(apiserver.Pods, "a", "third", nil)
-	r.reads(q, plan.Complete, "first", "second", "third")
+	r.reads(q, observed.Complete, "first", "second", "third")
 	lists.Store(false)
-	r.reads(q, plan.Failed)
+	r.reads(q, observed.Failed)
 	s.SetFault(nil)
 	s.Remove(apiserver.Pods, "a", "third")
-	r.reads(q, plan.Complete, "first", "second")
+	r.reads(q, observed.Complete, "first", "second")
 }
 
 // A watch of which nothing arrives, not even a bookmark, is not believed for ever. What a list shows then may have come at any time since the
@@ -83,7 +83,7 @@ func TestASilentWatchIsNotBelieved(t *testing.T) {
 		return true
 	})
 	s.Put(apiserver.Pods, "a", "third", nil)
-	r.reads(q, plan.Complete, "first", "second", "third")
+	r.reads(q, observed.Complete, "first", "second", "third")
 	until(t, "all is matched", isMatched)
 	r.News.TakeChange(c)
 	heard := fake.Now()

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
 )
@@ -137,12 +137,12 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 				for i := range got.Objects {
 					seen = append(seen, got.Objects[i].Namespace+"/"+got.Objects[i].Name+"@"+got.Objects[i].ResourceVersion)
 				}
-				if !slices.IsSortedFunc(got.Objects, func(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }) {
+				if !slices.IsSortedFunc(got.Objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) }) {
 					t.Errorf("not in order: %v", seen)
 				}
 				slices.Sort(seen)
 				text := strings.Join(seen, " ")
-				if got.State != plan.Complete || !slices.ContainsFunc(maybe, func(st state) bool { return shows(st, q) == text }) {
+				if got.State != observed.Complete || !slices.ContainsFunc(maybe, func(st state) bool { return shows(st, q) == text }) {
 					t.Errorf("query %d: %s %v was never so in %d states", n%len(qs), got.State, text, len(maybe))
 				}
 				e.mu.RLock()

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // beginList begins to list, and from then on to watch, with what is read now: what a store has that nothing reads now goes with this list.
@@ -54,8 +54,8 @@ func (f widening) endList(i *informer, now, since time.Time) {
 		return
 	}
 	for w := range s.wants { // what was answered from a wider list before
-		if w.full && w.reportedState == plan.Complete && !i.keeps.Covers(w.query.Reads) {
-			w.reportedState, w.lost = plan.Unsynced, monotime.ChooseEarlier(w.lost, since)
+		if w.full && w.reportedState == observed.Complete && !i.keeps.Covers(w.query.Reads) {
+			w.reportedState, w.lost = observed.Unsynced, monotime.ChooseEarlier(w.lost, since)
 		}
 	}
 	i.wider.setDue(s.pace.FindTurn(now))
@@ -98,17 +98,6 @@ func (f widening) mayTakeOver(i *informer) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(i.reached, i.scope.full.changed)
 	return err != nil || order >= 0 // where versions have no order there is nothing to wait for
-}
-
-// chooseLater returns the later of two resource versions of a resource. A version that has no order is never later.
-func chooseLater(known, version string) string {
-	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
-		return known
-	}
-	if order, err := resourceversion.CompareResourceVersion(known, version); err == nil && order > 0 {
-		return known
-	}
-	return version
 }
 
 // replaceFull has an informer take over from another one that keeps less, and returns since when what it knows besides may have happened.

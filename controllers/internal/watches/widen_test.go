@@ -16,7 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -39,7 +39,7 @@ func status(phase string) map[string]any {
 // shows waits until a query shows these fields of the status of one Pod, and nothing else of it.
 func (r *rig) shows(q snapshot.Query, want map[string]any) {
 	r.Helper()
-	var last plan.Target
+	var last observed.Target
 	defer func() {
 		if r.Failed() {
 			r.Logf("the last answer was %s %q with %v", last.State, last.Detail, last.Objects)
@@ -47,7 +47,7 @@ func (r *rig) shows(q snapshot.Query, want map[string]any) {
 	}()
 	until(r.T, fmt.Sprintf("%v is shown", want), func() bool {
 		last = r.Read(r.Context(), q)
-		return last.State == plan.Complete && len(last.Objects) == 1 && cmp.Equal(last.Objects[0].Value["status"], any(want)) && last.Objects[0].Value["spec"] == nil
+		return last.State == observed.Complete && len(last.Objects) == 1 && cmp.Equal(last.Objects[0].Value["status"], any(want)) && last.Objects[0].Value["spec"] == nil
 	})
 }
 
@@ -71,7 +71,7 @@ func TestWhoReadsMoreWaitsForIt(t *testing.T) {
 	narrow, wide, other := queries.New("Pod", reading("phase")), queries.New("Pod", reading("phase", "reason")), queries.New("Pod", reading("hostIP"))
 	r.SetInterests(owner("narrow"), interests(narrow))
 	r.shows(narrow, map[string]any{"phase": "Running"})
-	if got := r.Read(t.Context(), wide); got.State != plan.Unsynced || got.Detail != "waiting for a list of pods with all fields that the expressions read" || got.Objects != nil {
+	if got := r.Read(t.Context(), wide); got.State != observed.Unsynced || got.Detail != "waiting for a list of pods with all fields that the expressions read" || got.Objects != nil {
 		t.Errorf("who reads more sees %s %q, %v", got.State, got.Detail, got.Objects)
 	}
 	woken := r.queue.count(owner("narrow"))
@@ -87,9 +87,9 @@ func TestWhoReadsMoreWaitsForIt(t *testing.T) {
 	r.SetInterests(owner("whole"), interests(queries.New("Pod")))
 	until(t, "all is shown", func() bool {
 		got := r.Read(t.Context(), queries.New("Pod"))
-		return got.State == plan.Complete && got.Objects[0].Value["spec"] != nil
+		return got.State == observed.Complete && got.Objects[0].Value["spec"] != nil
 	})
-	if got := r.Read(t.Context(), narrow); got.State != plan.Complete || got.Objects[0].Labels["app"] != "web" {
+	if got := r.Read(t.Context(), narrow); got.State != observed.Complete || got.Objects[0].Labels["app"] != "web" {
 		t.Errorf("who reads less sees %s %q", got.State, got.Detail)
 	}
 }
@@ -106,12 +106,12 @@ func TestTheNumberOfAContent(t *testing.T) {
 		s.Put(apiserver.Pods, "a", "p", nil, content)
 	}
 	version := ""
-	next := func() plan.Object {
+	next := func() observed.Object {
 		t.Helper()
-		var shown plan.Object
+		var shown observed.Object
 		until(t, "the next version is shown", func() bool {
 			got := r.Read(t.Context(), q)
-			if got.State != plan.Complete || len(got.Objects) != 1 || got.Objects[0].ResourceVersion == version {
+			if got.State != observed.Complete || len(got.Objects) != 1 || got.Objects[0].ResourceVersion == version {
 				return false
 			}
 			shown, version = got.Objects[0], got.Objects[0].ResourceVersion
@@ -198,14 +198,14 @@ func TestFieldSelectorsSeeWhatTheyCompare(t *testing.T) {
 	s.Put(apiserver.Pods, "a", "q", nil, status("Failed"))
 	all := queries.New("Pod", reading("reason"))
 	r.SetInterests(owner("c"), interests(all))
-	r.reads(all, plan.Complete, "p", "q")
+	r.reads(all, observed.Complete, "p", "q")
 	selected := snapshot.Queries{{Query: queries.New("Pod", queries.Fielded("status.phase=Failed"), queries.MetadataOnly)}}
 	selected.KeepReadings(&v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 1)}, nil)
 	q := selected[0].Query
 	r.SetInterests(owner("d"), interests(q))
-	r.reads(q, plan.Complete, "q")
+	r.reads(q, observed.Complete, "q")
 	r.wakes(owner("d"), "an object that begins to match", func() { s.Put(apiserver.Pods, "a", "p", nil, status("Failed")) })
-	r.reads(q, plan.Complete, "p", "q")
+	r.reads(q, observed.Complete, "p", "q")
 }
 
 // However often a tenant changes what is read: its Cleaner waits, and all is listed at the pace that the clock allows, once for all who wait.
@@ -221,24 +221,24 @@ func TestListsForMoreAreBounded(t *testing.T) {
 	last := func(n int) snapshot.Query { return queries.New("Pod", reading(fmt.Sprint("f", n))) }
 	for n := range atOnce {
 		r.SetInterests(owner("edits"), interests(last(n)))
-		r.reads(last(n), plan.Complete, "p")
+		r.reads(last(n), observed.Complete, "p")
 	}
 	for n := range edits {
 		r.SetInterests(owner("edits"), interests(last(atOnce+n)))
 		r.SetInterests(owner(fmt.Sprint("waits", n)), interests(queries.New("Pod", reading(fmt.Sprint("g", n)))))
-		if got := r.Read(t.Context(), last(atOnce+n)); got.State != plan.Unsynced {
+		if got := r.Read(t.Context(), last(atOnce+n)); got.State != observed.Unsynced {
 			t.Fatalf("edit %d is answered by %s", n, got.State)
 		}
-		r.reads(first, plan.Complete, "p") // who reads less goes on
+		r.reads(first, observed.Complete, "p") // who reads less goes on
 	}
 	if n := lists.Load(); n != atOnce {
 		t.Errorf("it was listed %d times at once, and %d times are allowed", n, atOnce)
 	}
 	until(t, "the list waits for its turn", fake.HasWaiters)
 	fake.Step(3 * time.Second)
-	r.reads(last(atOnce+edits-1), plan.Complete, "p")
+	r.reads(last(atOnce+edits-1), observed.Complete, "p")
 	for n := range edits {
-		r.reads(queries.New("Pod", reading(fmt.Sprint("g", n))), plan.Complete, "p")
+		r.reads(queries.New("Pod", reading(fmt.Sprint("g", n))), observed.Complete, "p")
 	}
 	if n := lists.Load(); n != atOnce+1 {
 		t.Errorf("it was listed %d times in all, and %d times are allowed", n, atOnce+1)
@@ -258,7 +258,7 @@ func TestNothingIsListedForWhoIsGone(t *testing.T) {
 		q := queries.New("Pod", reading(fmt.Sprint("f", n)))
 		r.SetInterests(owner("c"), interests(q))
 		if n < 3 {
-			r.reads(q, plan.Complete, "p")
+			r.reads(q, observed.Complete, "p")
 		}
 	}
 	r.DropInterests(owner("c"))
@@ -332,21 +332,21 @@ func TestWhoIsNotAnsweredAnyMoreIsWoken(t *testing.T) {
 			s.Put(apiserver.Pods, "a", "p", nil, status("Failed"))
 			wide := queries.New("Pod", reading("phase", "reason"))
 			r.SetInterests(owner("wide"), interests(wide))
-			r.reads(wide, plan.Complete, "p")
+			r.reads(wide, observed.Complete, "p")
 			r.SetInterests(owner("other"), interests(queries.New("Pod", reading("reason"))))
 			r.DropInterests(owner("wide"))
 			began, gates := holdLists(s, 2)
 			s.Disconnect(apiserver.Pods, true)
 			<-began // a list that has only what the other one reads
 			r.SetInterests(owner("late"), interests(tc.late))
-			r.reads(tc.late, plan.Complete, "p") // from the wider store
+			r.reads(tc.late, observed.Complete, "p") // from the wider store
 			r.News.TakeChange(owner("late"))
 			close(gates[0])
 			<-began // the list that widens
-			r.reads(tc.late, plan.Unsynced)
+			r.reads(tc.late, observed.Unsynced)
 			s.Put(apiserver.Pods, "a", "p", nil, status("Running"))
 			r.wakes(owner("late"), "the wider list", func() { close(gates[1]) })
-			r.reads(tc.late, plan.Complete, tc.after...)
+			r.reads(tc.late, observed.Complete, tc.after...)
 			if r.News.TakeChange(owner("late")).IsZero() {
 				t.Error("nothing says that it may have missed a change")
 			}

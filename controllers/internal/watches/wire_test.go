@@ -27,7 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/wire"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/queries"
 )
 
@@ -181,7 +181,7 @@ func TestClusterKindOfAnotherVersionIsWatched(t *testing.T) {
 	q := queries.New("CSINode", queries.Named(r.namespace))
 	q.Group = storagev1.GroupName
 	r.wakes(owner("c"), "the sync", func() { r.SetInterests(owner("c"), interests(q)) })
-	r.reads(q, plan.Complete, r.namespace)
+	r.reads(q, observed.Complete, r.namespace)
 	r.wakes(owner("c"), "a change", func() {
 		node.Labels = map[string]string{"a": "b"}
 		if _, err := r.admin.StorageV1().CSINodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
@@ -193,7 +193,7 @@ func TestClusterKindOfAnotherVersionIsWatched(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r.reads(q, plan.Complete)
+	r.reads(q, observed.Complete)
 }
 
 // everything makes objects with values that are not written the same everywhere.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -33,7 +33,7 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	e.SetInterests(owner("first"), interests(queries.New("Pod", queries.Named("first"))))
 	e.mu.Lock()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "pod"}], finding{
-		Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, state: plan.Complete,
+		Resource: served.Resource{GVR: apiserver.Pods, Kind: "Pod", Namespaced: true, Watchable: true}, state: observed.Complete,
 		fields: snapshot.BuiltinFieldLabels(apiserver.Pods.GroupResource()), allFields: true,
 	})
 	for _, r := range e.catalog.resources {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Acted is what this process did to objects, as the API server answered, and the watches have yet to show.
@@ -26,7 +26,7 @@ type ActedOn struct {
 	// Gone says that it is no more.
 	Gone bool
 	// Now is the object as it is now, unless it is gone.
-	Now plan.Object
+	Now observed.Object
 	// Kept is what Now has of the object's Value; nil: all.
 	Kept *projection.Projection
 	// Unseen says that it had changed before, and that the watches have not shown that change.
@@ -34,14 +34,14 @@ type ActedOn struct {
 }
 
 // NoteAnswer records the answer to an action: the object at the version that the request named, and as it is now; nil if it is gone.
-func (a Acted) NoteAnswer(before plan.Object, now *plan.Object) {
+func (a Acted) NoteAnswer(before observed.Object, now *observed.Object) {
 	e := a[before.UID]
 	e.Resource = before.Resource
 	if !slices.Contains(e.Before, before.ResourceVersion) {
 		e.Before = append(slices.Clone(e.Before), before.ResourceVersion)
 	}
 	e.Gone = now == nil
-	e.Now, e.Kept = plan.Object{}, nil
+	e.Now, e.Kept = observed.Object{}, nil
 	if now != nil {
 		e.Now = *now
 	}
@@ -75,7 +75,7 @@ func (a Acted) ForgetOthers(p *projection.Projection) {
 
 // NoteUnseen records that an object had changed before it was acted on, if the watches had shown another version than the request named. An
 // earlier action of this process is no such change. Call it before NoteAnswer.
-func (a Acted) NoteUnseen(watched, named plan.Object) {
+func (a Acted) NoteUnseen(watched, named observed.Object) {
 	e := a[named.UID]
 	if watched.UID == "" || watched.ResourceVersion == named.ResourceVersion || e.Now.UID != "" && e.Now.ResourceVersion == named.ResourceVersion {
 		return
@@ -100,7 +100,7 @@ func (a Acted) ListUnseen() map[types.UID]bool {
 
 // OverlaySnapshot returns the snapshot with each object that was acted on as the API server answered. It forgets objects that the
 // snapshot shows at a newer version or gone, and those that no target selects now.
-func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
+func (a Acted) OverlaySnapshot(s observed.Snapshot) observed.Snapshot {
 	if len(a) == 0 {
 		return s
 	}
@@ -108,7 +108,7 @@ func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
 	resolved := true // it is known which resources the targets are about
 	for t := range s {
 		resolved = resolved && s[t].Resource.Resource != ""
-		if s[t].State != plan.Complete {
+		if s[t].State != observed.Complete {
 			if _, known := complete[s[t].Resource]; known || s[t].Resource.Resource != "" {
 				complete[s[t].Resource] = false
 			}
@@ -127,7 +127,7 @@ func (a Acted) OverlaySnapshot(s plan.Snapshot) plan.Snapshot {
 }
 
 // overlayObjects is OverlaySnapshot for the objects of one target. It notes which entries are newer than the objects.
-func (a Acted) overlayObjects(objects []plan.Object, shown map[types.UID]bool) []plan.Object {
+func (a Acted) overlayObjects(objects []observed.Object, shown map[types.UID]bool) []observed.Object {
 	out, changed := objects, false
 	for i := range objects {
 		e, ok := a[objects[i].UID]
@@ -138,7 +138,7 @@ func (a Acted) overlayObjects(objects []plan.Object, shown map[types.UID]bool) [
 		stale = stale && (e.Gone || e.Now.Resource == objects[i].Resource) // as another group serves it, it waits for the watch
 		if stale && !changed {
 			changed = true
-			out = append(make([]plan.Object, 0, len(objects)), objects[:i]...)
+			out = append(make([]observed.Object, 0, len(objects)), objects[:i]...)
 		}
 		switch {
 		case !changed, stale && e.Gone:

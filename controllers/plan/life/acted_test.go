@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vtex/cleaner/celenv/projection"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func TestActedOver(t *testing.T) {
-	versions := func(objects []plan.Object) (out []string) {
+	versions := func(objects []observed.Object) (out []string) {
 		for _, o := range objects {
 			out = append(out, o.Name+"@"+o.ResourceVersion)
 		}
@@ -26,21 +26,21 @@ func TestActedOver(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		notes  []func(Acted)
-		seen   []plan.Object
-		state  plan.TargetState
+		seen   []observed.Object
+		state  observed.TargetState
 		want   []string
 		left   int
 	}{
-		"Gone":          {"what is gone is not seen any more", []func(Acted){deletedA}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"b@7"}, 1},
-		"GoneSeen":      {"once the watch shows it that is forgotten", []func(Acted){deletedA}, []plan.Object{p("b")}, plan.Complete, []string{"b@7"}, 0},
-		"Patched":       {"what was changed is seen as it was answered", []func(Acted){patchedA}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"a@8", "b@7"}, 1},
-		"PatchedSeen":   {"until the watch shows it", []func(Acted){patchedA}, []plan.Object{version(p("a"), "8")}, plan.Complete, []string{"a@8"}, 0},
-		"MovedOn":       {"or anything later", []func(Acted){patchedA}, []plan.Object{version(p("a"), "12")}, plan.Complete, []string{"a@12"}, 0},
-		"Twice":         {"of two deeds the last is seen", []func(Acted){patchedA, patchedAgain}, []plan.Object{p("a")}, plan.Complete, []string{"a@9"}, 1},
-		"TwiceHalfSeen": {"also when the watch shows the first", []func(Acted){patchedA, patchedAgain}, []plan.Object{version(p("a"), "8")}, plan.Complete, []string{"a@9"}, 1},
-		"ThenGone":      {"a deletion after a patch", []func(Acted){patchedA, deletedThen}, []plan.Object{p("a"), p("b")}, plan.Complete, []string{"b@7"}, 1},
-		"Incomplete":    {"a target that is not known forgets nothing", []func(Acted){deletedA}, nil, plan.Unsynced, nil, 1},
-		"Others":        {"nothing else is touched", nil, []plan.Object{p("a")}, plan.Complete, []string{"a@7"}, 0},
+		"Gone":          {"what is gone is not seen any more", []func(Acted){deletedA}, []observed.Object{p("a"), p("b")}, observed.Complete, []string{"b@7"}, 1},
+		"GoneSeen":      {"once the watch shows it that is forgotten", []func(Acted){deletedA}, []observed.Object{p("b")}, observed.Complete, []string{"b@7"}, 0},
+		"Patched":       {"what was changed is seen as it was answered", []func(Acted){patchedA}, []observed.Object{p("a"), p("b")}, observed.Complete, []string{"a@8", "b@7"}, 1},
+		"PatchedSeen":   {"until the watch shows it", []func(Acted){patchedA}, []observed.Object{version(p("a"), "8")}, observed.Complete, []string{"a@8"}, 0},
+		"MovedOn":       {"or anything later", []func(Acted){patchedA}, []observed.Object{version(p("a"), "12")}, observed.Complete, []string{"a@12"}, 0},
+		"Twice":         {"of two deeds the last is seen", []func(Acted){patchedA, patchedAgain}, []observed.Object{p("a")}, observed.Complete, []string{"a@9"}, 1},
+		"TwiceHalfSeen": {"also when the watch shows the first", []func(Acted){patchedA, patchedAgain}, []observed.Object{version(p("a"), "8")}, observed.Complete, []string{"a@9"}, 1},
+		"ThenGone":      {"a deletion after a patch", []func(Acted){patchedA, deletedThen}, []observed.Object{p("a"), p("b")}, observed.Complete, []string{"b@7"}, 1},
+		"Incomplete":    {"a target that is not known forgets nothing", []func(Acted){deletedA}, nil, observed.Unsynced, nil, 1},
+		"Others":        {"nothing else is touched", nil, []observed.Object{p("a")}, observed.Complete, []string{"a@7"}, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestActedOver(t *testing.T) {
 			for _, note := range tc.notes {
 				note(acted)
 			}
-			s := plan.Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
+			s := observed.Snapshot{{State: tc.state, Resource: pods, Namespaced: true, Objects: tc.seen}, nodesSeen("n1")}
 			before := versions(tc.seen)
 			got := acted.OverlaySnapshot(s)
 			if diff := cmp.Diff(tc.want, versions(got[0].Objects)); diff != "" {
@@ -69,16 +69,16 @@ func TestActedOver(t *testing.T) {
 func TestActedForgetsWhatNoTargetIsAbout(t *testing.T) {
 	a := p("a")
 	for name, tc := range map[string]struct {
-		now  plan.Target
+		now  observed.Target
 		left int
 	}{
 		"Edited":    {nodesSeen("n"), 0},
-		"NotServed": {plan.Target{State: plan.NoSuchKind}, 1}, // it may be the very kind
+		"NotServed": {observed.Target{State: observed.NoSuchKind}, 1}, // it may be the very kind
 	} {
 		t.Run(name, func(t *testing.T) {
 			acted := Acted{}
 			acted.NoteAnswer(a, nil)
-			if acted.OverlaySnapshot(plan.Snapshot{tc.now}); len(acted) != tc.left {
+			if acted.OverlaySnapshot(observed.Snapshot{tc.now}); len(acted) != tc.left {
 				t.Errorf("left are %v, want %d", acted, tc.left)
 			}
 		})
@@ -89,7 +89,7 @@ func TestActedShowsNoMoreThanBefore(t *testing.T) {
 	quiet, acted, now := p("a"), Acted{}, version(p("a"), "8")
 	quiet.Value = nil
 	acted.NoteAnswer(p("a"), &now)
-	got := acted.OverlaySnapshot(plan.Snapshot{seen(quiet), seen(p("a"))})
+	got := acted.OverlaySnapshot(observed.Snapshot{seen(quiet), seen(p("a"))})
 	if o := got[0].Objects[0]; o.Value != nil || o.ResourceVersion != "8" {
 		t.Errorf("got %+v", o)
 	}
@@ -103,8 +103,8 @@ func TestActedShowsNoMoreThanBefore(t *testing.T) {
 func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
 	patched, acted := version(event(coreEvents), "8"), Acted{}
 	acted.NoteAnswer(event(coreEvents), &patched)
-	before := plan.Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
-	want := plan.Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
+	before := observed.Snapshot{eventsSeen(coreEvents, event(coreEvents)), eventsSeen(groupEvents, event(groupEvents))}
+	want := observed.Snapshot{eventsSeen(coreEvents, patched), eventsSeen(groupEvents, event(groupEvents))}
 	if diff := cmp.Diff(want, acted.OverlaySnapshot(before)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -117,12 +117,12 @@ func TestADeedShowsItsOwnGroupOnly(t *testing.T) {
 // An action that named another version than the watches have shown came after a change that they hide; one after an action of this process
 // did not.
 func TestListUnseen(t *testing.T) {
-	at := func(version string) plan.Object {
-		return plan.Object{Ref: plan.Ref{UID: "uid-a", ResourceVersion: version}}
+	at := func(version string) observed.Object {
+		return observed.Object{Ref: observed.Ref{UID: "uid-a", ResourceVersion: version}}
 	}
 	now := at("9")
 	for name, tc := range map[string]struct {
-		watched, named plan.Object
+		watched, named observed.Object
 		before         Acted
 		unseen         bool
 	}{
@@ -130,7 +130,7 @@ func TestListUnseen(t *testing.T) {
 		"Hidden":   {at("5"), at("7"), Acted{}, true},
 		"Ours":     {at("5"), at("7"), Acted{"uid-a": {Now: at("7")}}, false},
 		"Again":    {at("5"), at("7"), Acted{"uid-a": {Now: at("7"), Unseen: true}}, true},
-		"NotKnown": {plan.Object{}, at("7"), Acted{}, false},
+		"NotKnown": {observed.Object{}, at("7"), Acted{}, false},
 	} {
 		tc.before.NoteUnseen(tc.watched, tc.named)
 		tc.before.NoteAnswer(tc.watched, &now)
@@ -189,7 +189,7 @@ func TestActedShowsNoLessThanIsRead(t *testing.T) {
 	acted.ForgetOthers(ofNodes) // the edited spec reads this of Pods
 	widened := p("a")
 	widened.Value = ofNodes.ApplyToMap(whole)
-	s := plan.Snapshot{{State: plan.Complete, Resource: pods, Namespaced: true, Objects: []plan.Object{widened}}}
+	s := observed.Snapshot{{State: observed.Complete, Resource: pods, Namespaced: true, Objects: []observed.Object{widened}}}
 	if diff := cmp.Diff(widened, acted.OverlaySnapshot(s)[0].Objects[0]); diff != "" {
 		t.Errorf("the expressions see something else than the watches (-watches +seen):\n%s", diff)
 	}

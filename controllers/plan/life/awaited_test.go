@@ -16,6 +16,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // deleting is a plan that deletes objects, given by their UIDs.
@@ -23,7 +24,7 @@ func deleting(uids ...string) plan.Plan {
 	p := plan.Plan{Verdict: v1alpha1.VerdictAct}
 	for _, uid := range uids {
 		p.Steps = append(p.Steps, plan.Step{
-			Rule: "targets.pods", Keys: []string{uid}, Verb: plan.VerbDelete, Object: plan.Object{Ref: plan.Ref{Name: uid, UID: types.UID(uid)}},
+			Rule: "targets.pods", Keys: []string{uid}, Verb: plan.VerbDelete, Object: observed.Object{Ref: observed.Ref{Name: uid, UID: types.UID(uid)}},
 		})
 	}
 	return p
@@ -70,7 +71,7 @@ func TestAwaited(t *testing.T) {
 func TestAwaitedIsWhatChanges(t *testing.T) {
 	var a Awaited
 	first, second := deleting("x1"), deleting("x2")
-	first.Release, second.Release = &plan.Release{}, &plan.Release{}
+	first.Release, second.Release = &observed.Release{}, &observed.Release{}
 	if !a.CompareReads(first, agreeing(deleting("x0"), first)) {
 		t.Error("the first look does not wait")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // BenchmarkRun carries a run from its decision to its result. A tenth of its rows is deleted between one re-check and the
@@ -21,7 +22,7 @@ func BenchmarkRun(b *testing.B) {
 				CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`pods.items.all(p, p.status.phase == "Succeeded")`}},
 				Targets:    []v1alpha1.ClusterTarget{podTarget("pods", deleted)},
 			}
-			objects := make([]plan.Object, rows)
+			objects := make([]observed.Object, rows)
 			for i := range objects {
 				objects[i] = pod(fmt.Sprintf("pod-%05d", i))
 			}
@@ -58,7 +59,7 @@ func carry(b *testing.B, in plan.Input, rows int) int {
 			}
 			left, now = left[min(len(left), rows/10):], now.Add(ConfirmationServes)
 		case Recheck:
-			in.Now, in.Snapshot = now, plan.Snapshot{seen(left...)}
+			in.Now, in.Snapshot = now, observed.Snapshot{seen(left...)}
 			m.RecordJudgement(JudgeRun(b.Context(), in, run, m), now)
 		case Settle:
 			sights := map[int]Sight{}

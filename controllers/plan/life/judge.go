@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // JudgeOutcome is what the conditions of an open run say on live reads.
@@ -43,7 +44,7 @@ type Judgement struct {
 	// Rows says what is to become of each open row.
 	Rows map[int]RowVerdict
 
-	seen map[int]plan.Seen // how conditions and rules saw the objects of rows
+	seen map[int]observed.Seen // how conditions and rules saw the objects of rows
 }
 
 // RowVerdict is what is to become of one open row.
@@ -72,7 +73,7 @@ func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) 
 	j.OpenRun, j.Backoff, j.Idle, j.Recreations = true, nil, nil, nil // each row has a back-off of its own
 	j.Protection = in.Protection.ForSpec(in.Spec)
 	j.Snapshot = j.restoreSnapshot()
-	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[plan.Read]string{}, math.MaxInt
+	j.Confirmed, j.Unreadable, j.Batch = j.Snapshot.LiveReads(), map[observed.Read]string{}, math.MaxInt
 	return j.judgeRun(ctx)
 }
 
@@ -82,7 +83,7 @@ type judge struct {
 	m    *Memory
 	rows []plan.Row
 	at   map[types.UID]int // the rows of objects
-	live plan.Snapshot     // with the actions of the run
+	live observed.Snapshot // with the actions of the run
 	// unread says of targets that no expression sees why they could not be read.
 	unread map[int]string
 }
@@ -231,9 +232,9 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 }
 
 // seenRows returns the objects of rows as conditions and rules see them, with the actions of the run.
-func (j *judge) seenRows() map[int]plan.Seen {
+func (j *judge) seenRows() map[int]observed.Seen {
 	in := plan.Input{Spec: j.Spec, Snapshot: j.live}
-	out, seen := map[int]plan.Seen{}, in.ListSeenObjects()
+	out, seen := map[int]observed.Seen{}, in.ListSeenObjects()
 	for i, row := range j.rows {
 		if s := seen[row.UID]; row.UID != "" && s != nil {
 			out[i] = s
@@ -243,15 +244,15 @@ func (j *judge) seenRows() map[int]plan.Seen {
 }
 
 // restoreSnapshot returns the live snapshot with the actions of this process undone.
-func (j *judge) restoreSnapshot() plan.Snapshot {
-	out, were := slices.Clone(j.live), make([][]plan.Object, len(j.live))
+func (j *judge) restoreSnapshot() observed.Snapshot {
+	out, were := slices.Clone(j.live), make([][]observed.Object, len(j.live))
 	for i, row := range j.rows {
 		r := &j.m.Rows[i]
 		if !r.hasActed() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
 			continue
 		}
 		for _, was := range r.Was {
-			if t := was.Target; t < len(out) && out[t].State == plan.Complete {
+			if t := was.Target; t < len(out) && out[t].State == observed.Complete {
 				was.Object.ResourceVersion = r.Left
 				were[t] = append(were[t], was.Object)
 			}
@@ -268,9 +269,9 @@ func (j *judge) restoreSnapshot() plan.Snapshot {
 // withObjects returns a list with objects as they were, unless others have their names, or another client has changed them since this
 // process left them at their version. An object without a version was deleted by this process. It sorts were, so that one pass over both
 // is enough.
-func withObjects(objects, were []plan.Object) []plan.Object {
+func withObjects(objects, were []observed.Object) []observed.Object {
 	slices.SortFunc(were, byName)
-	out := make([]plan.Object, 0, len(objects)+len(were))
+	out := make([]observed.Object, 0, len(objects)+len(were))
 	for _, was := range were {
 		for len(objects) > 0 && byName(objects[0], was) < 0 {
 			out, objects = append(out, objects[0]), objects[1:]
@@ -290,7 +291,7 @@ func withObjects(objects, were []plan.Object) []plan.Object {
 }
 
 // byName is the order of the objects of a target.
-func byName(a, b plan.Object) int { return plan.CompareNames(&a.Ref, &b.Ref) }
+func byName(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) }
 
 // RecordJudgement records a judgement. at is when its reads began.
 func (m *Memory) RecordJudgement(j Judgement, at time.Time) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // A run that has done a part is judged by the world as it was before: by what its rules, and its conditions, saw then.
@@ -22,7 +23,7 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 		r.When = `!("marked" in item.spec)`
 		r.Actions = []v1alpha1.RuleAction{patches(`{"spec": {"marked": "yes"}}`), deletes()}
 	}
-	at := func(o plan.Object, version string) plan.Object {
+	at := func(o observed.Object, version string) observed.Object {
 		o.ResourceVersion = version
 		return o
 	}
@@ -35,17 +36,17 @@ func TestARunIsJudgedWithoutItsOwnDeeds(t *testing.T) {
 		rule       v1alpha1.Rule
 		did        RowAnswer // to a
 		whole      bool
-		now        []plan.Object
+		now        []observed.Object
 		outcome    JudgeOutcome
 		want       map[int]RowVerdict
 	}{
-		"Condition":     {"a condition sees what was deleted", []string{"pods.items.size() == 2"}, rule(), deleted, true, []plan.Object{p("b")}, JudgeTrue, again},
-		"Rule":          {"and so does a rule", nil, rule(two), deleted, true, []plan.Object{p("b")}, JudgeTrue, again},
-		"TakenByOthers": {"but not what somebody else has deleted", []string{"pods.items.size() == 2"}, rule(), RowAnswer{Did: v1alpha1.OutcomeGone}, true, []plan.Object{p("b")}, JudgeFalse, nil},
-		"MadeAnew":      {"an object that has its name now is seen", []string{"pods.items.size() == 2"}, rule(), deleted, true, []plan.Object{at(p("a", "x:y"), "9"), p("b")}, JudgeTrue, again},
-		"Patched":       {"what was patched stands as it was, and is acted on as it is", []string{`pods.items.all(p, !("marked" in p.spec))`}, rule(unmarked), marked, true, []plan.Object{at(p("a", "marked:yes"), "8"), p("b")}, JudgeTrue, map[int]RowVerdict{0: {Version: "8"}, 1: {Version: "7"}}},
-		"PatchedSince":  {"until somebody changes it", nil, rule(unmarked), marked, true, []plan.Object{at(p("a", "marked:yes"), "9"), p("b")}, JudgeTrue, map[int]RowVerdict{0: {Kept: "no rule selects it now"}, 1: {Version: "7"}}},
-		"PatchedGone":   {"or deletes it", nil, rule(unmarked), marked, true, []plan.Object{p("b")}, JudgeTrue, map[int]RowVerdict{0: {Kept: "no rule selects it now"}, 1: {Version: "7"}}},
+		"Condition":     {"a condition sees what was deleted", []string{"pods.items.size() == 2"}, rule(), deleted, true, []observed.Object{p("b")}, JudgeTrue, again},
+		"Rule":          {"and so does a rule", nil, rule(two), deleted, true, []observed.Object{p("b")}, JudgeTrue, again},
+		"TakenByOthers": {"but not what somebody else has deleted", []string{"pods.items.size() == 2"}, rule(), RowAnswer{Did: v1alpha1.OutcomeGone}, true, []observed.Object{p("b")}, JudgeFalse, nil},
+		"MadeAnew":      {"an object that has its name now is seen", []string{"pods.items.size() == 2"}, rule(), deleted, true, []observed.Object{at(p("a", "x:y"), "9"), p("b")}, JudgeTrue, again},
+		"Patched":       {"what was patched stands as it was, and is acted on as it is", []string{`pods.items.all(p, !("marked" in p.spec))`}, rule(unmarked), marked, true, []observed.Object{at(p("a", "marked:yes"), "8"), p("b")}, JudgeTrue, map[int]RowVerdict{0: {Version: "8"}, 1: {Version: "7"}}},
+		"PatchedSince":  {"until somebody changes it", nil, rule(unmarked), marked, true, []observed.Object{at(p("a", "marked:yes"), "9"), p("b")}, JudgeTrue, map[int]RowVerdict{0: {Kept: "no rule selects it now"}, 1: {Version: "7"}}},
+		"PatchedGone":   {"or deletes it", nil, rule(unmarked), marked, true, []observed.Object{p("b")}, JudgeTrue, map[int]RowVerdict{0: {Kept: "no rule selects it now"}, 1: {Version: "7"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := cluster(tc.rule)
@@ -81,7 +82,7 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 	door := target("door", "Pod")
 	door.Reference.Name, door.Reference.Namespace, door.Reference.MatchLabels = "door", "shop", nil
 	work.Targets = append(work.Targets, door)
-	world := func(doors ...plan.Object) plan.Input {
+	world := func(doors ...observed.Object) plan.Input {
 		in := input(t, work, seen(p("a"), p("b")), nodesSeen("n1"), poolsSeen(), seen(doors...))
 		in.Owner = plan.Owner{Name: "c", UID: "cleaner", Created: born}
 		return in
@@ -118,15 +119,15 @@ func TestWhatARunHasTakenFromItself(t *testing.T) {
 			}
 		})
 	}
-	if got := JudgeRun(t.Context(), func() plan.Input { in := world(); in.Snapshot[0].State = plan.Forbidden; return in }(), run, NewMemory(1, make([]plan.Seen, 3), born)); got.Outcome != JudgeFailed {
+	if got := JudgeRun(t.Context(), func() plan.Input { in := world(); in.Snapshot[0].State = observed.Forbidden; return in }(), run, NewMemory(1, make([]observed.Seen, 3), born)); got.Outcome != JudgeFailed {
 		t.Errorf("a target that cannot be read gives outcome %d", got.Outcome)
 	}
 }
 
 // A target that names an object is lost with that object, and with no other of the run.
 func TestATargetIsLostWithItsOwnObject(t *testing.T) {
-	shop := plan.Ref{Resource: pods, Namespace: "shop", Name: "door", UID: "u"}
-	at := func(change func(*plan.Ref)) plan.Ref {
+	shop := observed.Ref{Resource: pods, Namespace: "shop", Name: "door", UID: "u"}
+	at := func(change func(*observed.Ref)) observed.Ref {
 		ref := shop
 		change(&ref)
 		return ref
@@ -134,26 +135,26 @@ func TestATargetIsLostWithItsOwnObject(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespace string // that the target names
 		owner     string
-		of        plan.Target
-		row       plan.Ref
+		of        observed.Target
+		row       observed.Ref
 		lost      bool
 	}{
 		"Same":             {"shop", "", seen(), shop, true},
 		"InTheOwn":         {"", "shop", seen(), shop, true},
-		"AnotherVersion":   {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Version = "v2" }), true},
-		"AnotherName":      {"shop", "", seen(), at(func(r *plan.Ref) { r.Name = "window" }), false},
-		"AnotherNamespace": {"shop", "", seen(), at(func(r *plan.Ref) { r.Namespace = "other" }), false},
-		"NotTheOwn":        {"", "shop", seen(), at(func(r *plan.Ref) { r.Namespace = "other" }), false},
-		"AnotherKind":      {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Resource = "jobs" }), false},
-		"AnotherGroup":     {"shop", "", seen(), at(func(r *plan.Ref) { r.Resource.Group = "example.com" }), false},
-		"InNone":           {"", "shop", nodesSeen(), plan.Ref{Resource: nodes, Name: "door", UID: "u"}, true},
-		"Unreadable":       {"shop", "", seen(), plan.Ref{}, false},
+		"AnotherVersion":   {"shop", "", seen(), at(func(r *observed.Ref) { r.Resource.Version = "v2" }), true},
+		"AnotherName":      {"shop", "", seen(), at(func(r *observed.Ref) { r.Name = "window" }), false},
+		"AnotherNamespace": {"shop", "", seen(), at(func(r *observed.Ref) { r.Namespace = "other" }), false},
+		"NotTheOwn":        {"", "shop", seen(), at(func(r *observed.Ref) { r.Namespace = "other" }), false},
+		"AnotherKind":      {"shop", "", seen(), at(func(r *observed.Ref) { r.Resource.Resource = "jobs" }), false},
+		"AnotherGroup":     {"shop", "", seen(), at(func(r *observed.Ref) { r.Resource.Group = "example.com" }), false},
+		"InNone":           {"", "shop", nodesSeen(), observed.Ref{Resource: nodes, Name: "door", UID: "u"}, true},
+		"Unreadable":       {"shop", "", seen(), observed.Ref{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			door := target("door", "Any", named("door"))
 			door.Reference.Namespace = tc.namespace
 			j := judge{
-				Input: plan.Input{Owner: plan.Owner{Namespace: tc.owner}, Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{door}}, Snapshot: plan.Snapshot{tc.of}},
+				Input: plan.Input{Owner: plan.Owner{Namespace: tc.owner}, Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{door}}, Snapshot: observed.Snapshot{tc.of}},
 				rows:  []plan.Row{{Rule: "r"}, {Rule: "r", Ref: tc.row}},
 			}
 			why := j.findMissing()
@@ -221,7 +222,7 @@ func TestADependencyIsNeverCut(t *testing.T) {
 			if tc.foreign {
 				rows = map[types.UID]int{"uid-x": 0, "uid-y": 1}
 			}
-			m := NewMemory(1, make([]plan.Seen, 3), born)
+			m := NewMemory(1, make([]observed.Seen, 3), born)
 			for i, s := range tc.states {
 				m.Rows[i].State = s
 			}
@@ -241,7 +242,7 @@ func TestADependencyIsNeverCut(t *testing.T) {
 // through over and over, these would take a minute.
 func TestStepsAreLeftOutOnce(t *testing.T) {
 	const rows = 50_000
-	p, at, m := plan.Plan{}, map[types.UID]int{}, NewMemory(1, make([]plan.Seen, rows), born)
+	p, at, m := plan.Plan{}, map[types.UID]int{}, NewMemory(1, make([]observed.Seen, rows), born)
 	for i := range rows {
 		o := onPod(strconv.Itoa(i))
 		at[o.Object.UID], p.Steps = i, append(p.Steps, o)
@@ -306,7 +307,7 @@ func TestCourseOfRows(t *testing.T) {
 		"Other":   {due: []types.UID{"uid-z"}, done: []int{0}, turns: []int{1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := NewMemory(1, make([]plan.Seen, 2), born)
+			m := NewMemory(1, make([]observed.Seen, 2), born)
 			for _, i := range tc.done {
 				m.Rows[i].State = RowDeleted
 			}
@@ -335,7 +336,7 @@ func TestConditionsSeeTheOtherGroup(t *testing.T) {
 	in := input(t, spec, eventsSeen(groupEvents, event(groupEvents)), eventsSeen(coreEvents, event(coreEvents)))
 	c, _ := committed()
 	run, m, _ := CommitRun(&c.Status, in, "v1:x", plan.ComputePlan(t.Context(), in))
-	newer, marked := func(o *plan.Object) { o.ResourceVersion = "8" }, func(o *plan.Object) { o.Protected = true }
+	newer, marked := func(o *observed.Object) { o.ResourceVersion = "8" }, func(o *observed.Object) { o.Protected = true }
 	now := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer)), eventsSeen(coreEvents, event(coreEvents, newer)))
 	protected := input(t, spec, eventsSeen(groupEvents, event(groupEvents, newer, marked)), eventsSeen(coreEvents, event(coreEvents, newer)))
 	if got := JudgeRun(t.Context(), protected, run, m); got.Rows[0].Kept == "" {

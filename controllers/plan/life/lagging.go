@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Lagging is the items of rules with `for` for which the watches have shown an object at an outdated version. The states of the object in
@@ -58,7 +59,7 @@ func (l Lagging) NoteLag(s *plan.Step, live string, read time.Time, old ...strin
 
 // ListItems lists the items for which a snapshot of the watches still shows an old version, and since when that is known. It forgets those
 // whose objects are gone, and those that have caught up and that IsBlind no longer needs. While a target is not known, none is forgotten.
-func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]time.Time {
+func (l Lagging) ListItems(s observed.Snapshot, now time.Time) map[plan.ItemKey]time.Time {
 	if len(l) == 0 {
 		return nil
 	}
@@ -67,7 +68,7 @@ func (l Lagging) ListItems(s plan.Snapshot, now time.Time) map[plan.ItemKey]time
 		shown[key.UID] = ""
 	}
 	for t := range s {
-		complete = complete && s[t].State == plan.Complete
+		complete = complete && s[t].State == observed.Complete
 		objects := s[t].Objects
 		for i := range objects {
 			if _, awaited := shown[objects[i].UID]; awaited {

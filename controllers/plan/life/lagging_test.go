@@ -11,18 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // laggingStep is one on the object a, for the items x and y.
 func laggingStep(version string) *plan.Step {
-	return &plan.Step{Rule: "r", Keys: []string{"x", "y"}, Object: plan.Object{Ref: plan.Ref{UID: "uid-a", ResourceVersion: version}}}
+	return &plan.Step{Rule: "r", Keys: []string{"x", "y"}, Object: observed.Object{Ref: observed.Ref{UID: "uid-a", ResourceVersion: version}}}
 }
 
 // showing is a target that shows the object a at a version, and another one; no a without a version.
-func showing(state plan.TargetState, version string) plan.Target {
-	t := plan.Target{State: state, Objects: []plan.Object{{Ref: plan.Ref{UID: "uid-b", ResourceVersion: "1"}}}}
+func showing(state observed.TargetState, version string) observed.Target {
+	t := observed.Target{State: state, Objects: []observed.Object{{Ref: observed.Ref{UID: "uid-b", ResourceVersion: "1"}}}}
 	if version != "" {
-		t.Objects = append(t.Objects, plan.Object{Ref: plan.Ref{UID: types.UID("uid-a"), ResourceVersion: version}})
+		t.Objects = append(t.Objects, observed.Object{Ref: observed.Ref{UID: types.UID("uid-a"), ResourceVersion: version}})
 	}
 	return t
 }
@@ -34,20 +35,20 @@ func TestLagging(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason   string
 		live     string
-		snapshot plan.Snapshot
+		snapshot observed.Snapshot
 		lags     bool
 	}{
-		"Old":         {"the watches show what was known to be old", "8", plan.Snapshot{showing(plan.Complete, "5")}, true},
-		"AlsoOld":     {"and each of the old versions is", "8", plan.Snapshot{showing(plan.Complete, "6")}, true},
-		"Older":       {"the watches are behind the live read still", "8", plan.Snapshot{showing(plan.Complete, "7")}, true},
-		"Live":        {"the watches have caught up", "8", plan.Snapshot{showing(plan.Complete, "8")}, false},
-		"Newer":       {"the watches are ahead", "8", plan.Snapshot{showing(plan.Complete, "10")}, false},
-		"NoOrder":     {"versions that are no numbers have no order: another one will do", "h", plan.Snapshot{showing(plan.Complete, "g")}, false},
-		"NoOrderOld":  {"but none that is known to be old", "h", plan.Snapshot{showing(plan.Complete, "6")}, true},
-		"Gone":        {"there is no such object any more", "8", plan.Snapshot{showing(plan.Complete, "")}, false},
-		"Unknown":     {"nobody knows whether there is one", "8", plan.Snapshot{showing(plan.Unsynced, "")}, true},
-		"InASecond":   {"one of the targets shows it", "8", plan.Snapshot{showing(plan.Complete, ""), showing(plan.Complete, "5")}, true},
-		"NoneIsKnown": {"one of the targets may show it", "8", plan.Snapshot{showing(plan.Complete, ""), showing(plan.Failed, "")}, true},
+		"Old":         {"the watches show what was known to be old", "8", observed.Snapshot{showing(observed.Complete, "5")}, true},
+		"AlsoOld":     {"and each of the old versions is", "8", observed.Snapshot{showing(observed.Complete, "6")}, true},
+		"Older":       {"the watches are behind the live read still", "8", observed.Snapshot{showing(observed.Complete, "7")}, true},
+		"Live":        {"the watches have caught up", "8", observed.Snapshot{showing(observed.Complete, "8")}, false},
+		"Newer":       {"the watches are ahead", "8", observed.Snapshot{showing(observed.Complete, "10")}, false},
+		"NoOrder":     {"versions that are no numbers have no order: another one will do", "h", observed.Snapshot{showing(observed.Complete, "g")}, false},
+		"NoOrderOld":  {"but none that is known to be old", "h", observed.Snapshot{showing(observed.Complete, "6")}, true},
+		"Gone":        {"there is no such object any more", "8", observed.Snapshot{showing(observed.Complete, "")}, false},
+		"Unknown":     {"nobody knows whether there is one", "8", observed.Snapshot{showing(observed.Unsynced, "")}, true},
+		"InASecond":   {"one of the targets shows it", "8", observed.Snapshot{showing(observed.Complete, ""), showing(observed.Complete, "5")}, true},
+		"NoneIsKnown": {"one of the targets may show it", "8", observed.Snapshot{showing(observed.Complete, ""), showing(observed.Failed, "")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := Lagging{}
@@ -85,7 +86,7 @@ func TestIsBlind(t *testing.T) {
 				t.Error("it is known without any read")
 			}
 			l.NoteLag(s, "8", second(0), "5")
-			if l.ListItems(plan.Snapshot{showing(plan.Complete, tc.shown)}, second(tc.looked)); tc.looked > 10 && len(l) > 0 {
+			if l.ListItems(observed.Snapshot{showing(observed.Complete, tc.shown)}, second(tc.looked)); tc.looked > 10 && len(l) > 0 {
 				t.Errorf("remembers %v", l)
 			}
 			s.Object.UID = tc.uid
@@ -100,12 +101,12 @@ func TestIsBlind(t *testing.T) {
 func TestLaggingAgain(t *testing.T) {
 	l, s := Lagging{}, laggingStep("9")
 	l.NoteLag(s, "8", second(0), "5")
-	l.ListItems(plan.Snapshot{showing(plan.Complete, "8")}, second(1))
+	l.ListItems(observed.Snapshot{showing(observed.Complete, "8")}, second(1))
 	l.NoteLag(s, "10", second(7), "8")
-	if items := l.ListItems(plan.Snapshot{showing(plan.Complete, "9")}, second(8)); len(items) != 2 {
+	if items := l.ListItems(observed.Snapshot{showing(observed.Complete, "9")}, second(8)); len(items) != 2 {
 		t.Errorf("waiting are %v", items)
 	}
-	if items := l.ListItems(plan.Snapshot{showing(plan.Complete, "10")}, second(9)); len(items) != 0 {
+	if items := l.ListItems(observed.Snapshot{showing(observed.Complete, "10")}, second(9)); len(items) != 0 {
 		t.Errorf("waiting are %v", items)
 	}
 }
@@ -131,8 +132,8 @@ func TestLaggingOfTwoObjectsOfAnItem(t *testing.T) {
 	}
 	for now := range 10 {
 		old, live := strconv.Itoa(10+now), strconv.Itoa(11+now)
-		l.ListItems(plan.Snapshot{{State: plan.Complete, Objects: []plan.Object{
-			{Ref: plan.Ref{UID: "uid-a", ResourceVersion: old}}, {Ref: plan.Ref{UID: "uid-b", ResourceVersion: old}},
+		l.ListItems(observed.Snapshot{{State: observed.Complete, Objects: []observed.Object{
+			{Ref: observed.Ref{UID: "uid-a", ResourceVersion: old}}, {Ref: observed.Ref{UID: "uid-b", ResourceVersion: old}},
 		}}}, second(now))
 		blind := false
 		for _, s := range steps {

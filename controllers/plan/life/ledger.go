@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // maxLooks is how often it is tried to read what became of an object.
@@ -51,7 +52,7 @@ type Entry struct {
 	// Now is the version that was decided on last; empty: the recorded one.
 	Now string
 	// Was is the object as conditions and rules saw it before this process did anything to it.
-	Was plan.Seen
+	Was observed.Seen
 	// Left is the version at which this process has left the object after it changed it; empty if it has not, or if that is unknown.
 	Left string
 	// Unwanted says why nothing is wanted of it now; empty while something is. Such an object is left alone unless a live read shows that

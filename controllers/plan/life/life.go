@@ -10,6 +10,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // RequestKind names the next thing to do for a Cleaner. Each stands for one kind of request to the API server, or for
@@ -429,9 +430,9 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 // afterObjects is what remains when only the release is left.
 func (v View) afterObjects(run *v1alpha1.Run, m *Memory) Request {
 	switch rel := m.Release; {
-	case rel.State == plan.ReleaseGone, installedAnew(rel, run.Helm):
+	case rel.State == observed.ReleaseGone, installedAnew(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}
-	case rel.State == plan.ReleasePending:
+	case rel.State == observed.ReleasePending:
 		return v.waitUntil(m.Due, v1alpha1.ReasonReleasePending)
 	case isRewritten(rel, run.Helm):
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: fmt.Sprintf("release %q has changed and is now at revision %d", rel.Name, rel.Revision)}

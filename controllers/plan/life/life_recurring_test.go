@@ -21,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/lifemodel"
 	"github.com/vtex/cleaner/test/lifemodel/recurring"
 )
@@ -344,7 +345,7 @@ func (w *stayWalk) record(q *stayer, p *recurring.Process) {
 			continue
 		}
 		q.at[k] = len(rows)
-		rows = append(rows, plan.Row{Rule: "unused", Ref: plan.Ref{
+		rows = append(rows, plan.Row{Rule: "unused", Ref: observed.Ref{
 			Resource: configMaps, Namespace: namespace, Name: targetNames[k], UID: uid(k, v.UID), ResourceVersion: strconv.Itoa(int(v.RV)),
 		}})
 	}

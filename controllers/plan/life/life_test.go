@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // rowOf is the row of a Pod, as recorded.
@@ -28,7 +29,7 @@ func committed(names ...string) (*v1alpha1.Cleaner, *Memory) {
 	for _, n := range names {
 		c.Status.Run.Rows = append(c.Status.Run.Rows, rowOf(n))
 	}
-	return c, NewMemory(1, make([]plan.Seen, len(names)), born)
+	return c, NewMemory(1, make([]observed.Seen, len(names)), born)
 }
 
 func finishedRun(result v1alpha1.Result) *v1alpha1.Run {
@@ -48,15 +49,15 @@ func TestNext(t *testing.T) {
 		c.Spec.Helm = &v1alpha1.Helm{Release: "r", Delete: true}
 		c.Status.Run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 2, UID: "secret", FirstDeployed: metav1.NewMicroTime(born)}
 	}
-	release := func(s plan.ReleaseState, change ...func(*plan.Release)) func(*Memory) {
+	release := func(s observed.ReleaseState, change ...func(*observed.Release)) func(*Memory) {
 		return func(m *Memory) {
-			m.Release = &plan.Release{State: s, Name: "r", Revision: 2, UID: "secret", FirstDeployed: born}
+			m.Release = &observed.Release{State: s, Name: "r", Revision: 2, UID: "secret", FirstDeployed: born}
 			for _, ch := range change {
 				ch(m.Release)
 			}
 		}
 	}
-	begun := release(plan.ReleaseUninstalling, func(r *plan.Release) { r.Begun = true })
+	begun := release(observed.ReleaseUninstalling, func(r *observed.Release) { r.Begun = true })
 	reviewed := func(after time.Duration) func(*Memory) {
 		return func(m *Memory) { m.RecordReview(nil, born.Add(after)) }
 	}
@@ -142,60 +143,60 @@ func TestNext(t *testing.T) {
 			memory: []func(*Memory){unread(maxReleaseLooks)}, after: time.Hour, want: Request{Kind: LookRelease},
 		},
 		"LooksAtRelease":  {reason: "the release is read before anything is done to it", cleaner: []func(*v1alpha1.Cleaner){helm}, want: Request{Kind: LookRelease}},
-		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed), reviewed(0)}, want: Request{Kind: StartUninstall}},
-		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: Recheck}},
-		"AsksForSlot":     {reason: "a slot comes first: what is read before it is there may be old then", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, slot: new(NoSlot), memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: AskSlot}},
-		"WaitsForSlot":    {reason: "and nothing else is read until then", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, slot: new(SlotAsked), memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling, InLine: true}},
+		"Uninstalls":      {reason: "as committed: uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"UninstallsLate":  {reason: "not on an old confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: Recheck}},
+		"AsksForSlot":     {reason: "a slot comes first: what is read before it is there may be old then", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, slot: new(NoSlot), memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: AskSlot}},
+		"WaitsForSlot":    {reason: "and nothing else is read until then", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, slot: new(SlotAsked), memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonUninstalling, InLine: true}},
 		"ResumesInSlot":   {reason: "nor is one that was begun gone on with elsewhere", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, slot: new(NoSlot), memory: []func(*Memory){begun}, want: Request{Kind: AskSlot}},
-		"TriesAgainLater": {reason: "one that waits after a failure takes no slot meanwhile", cleaner: []func(*v1alpha1.Cleaner){helm}, slot: new(NoSlot), memory: []func(*Memory){release(plan.ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed}},
-		"SuspendsInLine":  {reason: "one that is suspended wants no slot", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, slot: new(SlotAsked), memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
+		"TriesAgainLater": {reason: "one that waits after a failure takes no slot meanwhile", cleaner: []func(*v1alpha1.Cleaner){helm}, slot: new(NoSlot), memory: []func(*Memory){release(observed.ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed}},
+		"SuspendsInLine":  {reason: "one that is suspended wants no slot", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, slot: new(SlotAsked), memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
 		"Resumes":         {reason: "an uninstall that the run has begun is finished without", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){begun, reviewed(time.Minute)}, want: Request{Kind: FinishUninstall}},
 		"Busy":            {reason: "nothing else while an uninstall is under way", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){func(m *Memory) { m.Busy = true }}, want: Request{Kind: Idle, Until: born.Add(30 * time.Second), Reason: v1alpha1.ReasonUninstalling}},
-		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
-		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.UID, r.FirstDeployed = "other", born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
-		"ReleaseForged":   {reason: "a record that says so is no new one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 2`}},
-		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 3`}},
+		"ReleaseGone":     {reason: "gone is done", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseGone)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+		"ReleaseAnew":     {reason: "installed anew is done, and not touched", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.UID, r.FirstDeployed = "other", born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}},
+		"ReleaseForged":   {reason: "a record that says so is no new one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.FirstDeployed = born.Add(time.Hour) })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 2`}},
+		"ReleaseUpgraded": {reason: "upgraded is Partial", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.Revision = 3 })}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 3`}},
 		"ReleaseRewritten": {
-			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.UID = "other" })},
+			reason: "and so is a record that somebody has written anew", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.UID = "other" })},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 2`},
 		},
 		"ReleaseOverwritten": {
-			reason: "and one that says something else, in the same Secret", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.Digest = "v1:b" })},
+			reason: "and one that says something else, in the same Secret", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.Digest = "v1:b" })},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 2`},
 		},
-		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.Digest = "v1:a" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
-		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.Digest = "v1:b" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"ReleaseAsDigested":     {reason: "one that says the same is uninstalled", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.Digest = "v1:a" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"ReleaseNeverDigested":  {reason: "an older version recorded no digest", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.Digest = "v1:b" }), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"ForgedRelease":         {reason: "a release that the spec does not name is left alone", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Release = "other" }}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `spec.helm does not request the uninstall of release "r"`}},
-		"ReleaseNotToDelete":    {reason: "nor is one touched that the spec only looks at", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Delete = false }}, memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `spec.helm does not request the uninstall of release "r"`}},
+		"ReleaseNotToDelete":    {reason: "nor is one touched that the spec only looks at", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Spec.Helm.Delete = false }}, memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `spec.helm does not request the uninstall of release "r"`}},
 		"StopFinishesRelease":   {reason: "a stop does not leave a release half-way", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){begun, reviewed(0)}, want: Request{Kind: FinishUninstall}},
 		"DeleteFinishesRelease": {reason: "nor does kubectl delete, within the grace", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 29 * time.Second, memory: []func(*Memory){begun, reviewed(29 * time.Second)}, want: Request{Kind: FinishUninstall}},
-		"BegunByOthers":         {reason: "an uninstall of somebody else needs a confirmation, as any other", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(time.Minute)}, want: Request{Kind: Recheck}},
-		"BegunByOthersTrue":     {reason: "and is begun when there is one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)}, want: Request{Kind: StartUninstall}},
+		"BegunByOthers":         {reason: "an uninstall of somebody else needs a confirmation, as any other", cleaner: []func(*v1alpha1.Cleaner){helm}, after: time.Minute, memory: []func(*Memory){release(observed.ReleaseUninstalling), reviewed(time.Minute)}, want: Request{Kind: Recheck}},
+		"BegunByOthersTrue":     {reason: "and is begun when there is one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseUninstalling), reviewed(0)}, want: Request{Kind: StartUninstall}},
 		"BegunByOthersFalse": {
-			reason: "it is left to them when the conditions are false", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0), func(m *Memory) { m.Stop = "not true" }},
+			reason: "it is left to them when the conditions are false", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseUninstalling), reviewed(0), func(m *Memory) { m.Stop = "not true" }},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `not true; another client is uninstalling release "r"`},
 		},
 		"BegunByOthersEdited": {
-			reason: "when the spec was edited", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)},
+			reason: "when the spec was edited", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(observed.ReleaseUninstalling), reviewed(0)},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; another client is uninstalling release "r"`},
 		},
 		"BegunByOthersDeleted": {
-			reason: "and when the Cleaner was deleted", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(plan.ReleaseUninstalling), reviewed(0)},
+			reason: "and when the Cleaner was deleted", cleaner: []func(*v1alpha1.Cleaner){helm, del}, memory: []func(*Memory){release(observed.ReleaseUninstalling), reviewed(0)},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; another client is uninstalling release "r"`},
 		},
 		"BegunByOthersRewritten": {
 			reason: "whoever may write a status may write the rest: it is compared", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
-			memory: []func(*Memory){release(plan.ReleaseUninstalling, func(r *plan.Release) { r.Digest = "v1:b" }), reviewed(0)},
+			memory: []func(*Memory){release(observed.ReleaseUninstalling, func(r *observed.Release) { r.Digest = "v1:b" }), reviewed(0)},
 			want:   Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `release "r" has changed and is now at revision 2`},
 		},
 		"BegunAndRewritten": {
 			reason: "what the run has begun is gone on with, which says that it cannot be", cleaner: []func(*v1alpha1.Cleaner){helm, func(c *v1alpha1.Cleaner) { c.Status.Run.Helm.Digest = "v1:a" }},
-			memory: []func(*Memory){release(plan.ReleaseUninstalling, func(r *plan.Release) { r.Begun, r.Digest = true, "v1:b" }), reviewed(0)},
+			memory: []func(*Memory){release(observed.ReleaseUninstalling, func(r *observed.Release) { r.Begun, r.Digest = true, "v1:b" }), reviewed(0)},
 			want:   Request{Kind: FinishUninstall},
 		},
-		"MarkedAndDeployed":     {reason: "a mark is no uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(plan.ReleaseDeployed, func(r *plan.Release) { r.Begun = true }), reviewed(0)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
+		"MarkedAndDeployed":     {reason: "a mark is no uninstall", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){release(observed.ReleaseDeployed, func(r *observed.Release) { r.Begun = true }), reviewed(0)}, want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: "the spec was edited"}},
 		"GraceLeavesRelease":    {reason: "after it, it does", cleaner: []func(*v1alpha1.Cleaner){helm, del}, after: 30 * time.Second, want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: "the Cleaner was deleted"}},
-		"ReviewsBeforeTheStart": {reason: "no uninstall without a look at what the author may do", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(plan.ReleaseDeployed)}, want: Request{Kind: ReviewAuthor}},
+		"ReviewsBeforeTheStart": {reason: "no uninstall without a look at what the author may do", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){release(observed.ReleaseDeployed)}, want: Request{Kind: ReviewAuthor}},
 		"ReviewsBeforeTheRest":  {reason: "nor the rest of one", cleaner: []func(*v1alpha1.Cleaner){helm}, memory: []func(*Memory){begun}, want: Request{Kind: ReviewAuthor}},
 		"ReviewsAfterAStop":     {reason: "whoever has edited the spec", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){begun}, want: Request{Kind: ReviewAuthor}},
 		"ReviewsAgain":          {reason: "a review serves as long as a confirmation", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second, memory: []func(*Memory){begun, reviewed(0)}, want: Request{Kind: ReviewAuthor}},
@@ -221,12 +222,12 @@ func TestNext(t *testing.T) {
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultAbandoned, Message: `the Cleaner was deleted; release "r" is left partly uninstalled: may not`},
 		},
 		"HalfAndStopped": {
-			reason: "what is left of a release is said without a failure, too", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){half, release(plan.ReleaseDeployed)},
+			reason: "what is left of a release is said without a failure, too", cleaner: []func(*v1alpha1.Cleaner){helm}, decides: "v1:y", memory: []func(*Memory){half, release(observed.ReleaseDeployed)},
 			want: Request{Kind: WriteResult, Result: v1alpha1.ResultPartial, Message: `the spec was edited; release "r" is left partly uninstalled`},
 		},
 		"RecheckBacksOffForARelease": {
 			reason: "a re-check that failed in this pass waits", cleaner: []func(*v1alpha1.Cleaner){helm}, after: 10 * time.Second,
-			memory: []func(*Memory){release(plan.ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed},
+			memory: []func(*Memory){release(observed.ReleaseDeployed), func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUninstallFailed},
 		},
 
 		"SendsResult":   {reason: "with a sink the run waits for its 2xx", cleaner: []func(*v1alpha1.Cleaner){with(finishedRun(v1alpha1.ResultCompleted)), sinkOf}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonDelivering}},
@@ -316,8 +317,8 @@ func TestARowThatCannotBeReadIsLeftAlone(t *testing.T) {
 func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
 	c, m := committed("a", "b")
-	newer := func(o *plan.Object) { o.ResourceVersion = "8" }
-	in := input(t, spec, seen(pod("a", newer, func(o *plan.Object) { o.Protected = true }), pod("b", newer)))
+	newer := func(o *observed.Object) { o.ResourceVersion = "8" }
+	in := input(t, spec, seen(pod("a", newer, func(o *observed.Object) { o.Protected = true }), pod("b", newer)))
 	m.RecordJudgement(JudgeRun(t.Context(), in, c.Status.Run, m), born)
 	if m.Rows[0].Checked || m.Rows[0].Unwanted == "" {
 		t.Errorf("the protected object is to be deleted: %+v", m.Rows[0])
@@ -331,7 +332,7 @@ func TestAProtectedObjectIsNotDeletedAtItsNewVersion(t *testing.T) {
 // another target still sees it.
 func TestARowIsHeldToItsOwnTarget(t *testing.T) {
 	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{"true"}}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("all")}}
-	newer := func(o *plan.Object) { o.ResourceVersion = "8" }
+	newer := func(o *observed.Object) { o.ResourceVersion = "8" }
 	for _, still := range []bool{true, false} {
 		c, m := committed("a")
 		own, want := seen(), RowVerdict{Kept: `target "pods" no longer selects it`}
@@ -362,7 +363,7 @@ func TestALookAtSomeRowsIsNoneAtAll(t *testing.T) {
 
 // A judgement is taken as what it says of each row.
 func TestJudged(t *testing.T) {
-	newer := plan.Seen{{Object: pod("a", func(o *plan.Object) { o.ResourceVersion = "8" })}}
+	newer := observed.Seen{{Object: pod("a", func(o *observed.Object) { o.ResourceVersion = "8" })}}
 	for name, tc := range map[string]struct {
 		reason  string
 		outcome JudgeOutcome
@@ -384,7 +385,7 @@ func TestJudged(t *testing.T) {
 			_, m := committed("a")
 			m.VoidConfirmation()
 			m.AllAnswered = tc.whole
-			m.RecordJudgement(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]plan.Seen{0: newer}}, born)
+			m.RecordJudgement(Judgement{Outcome: tc.outcome, Why: "why", Rows: map[int]RowVerdict{0: tc.verdict}, seen: map[int]observed.Seen{0: newer}}, born)
 			if diff := cmp.Diff(tc.want, m.Rows[0], cmp.AllowUnexported(Entry{})); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tc.reason, diff)
 			}
@@ -406,8 +407,8 @@ func TestAnObjectOfTwoTargets(t *testing.T) {
 		CommonSpec: v1alpha1.CommonSpec{Conditions: []string{`watched.status.phase == "Succeeded"`}},
 		Targets:    []v1alpha1.ClusterTarget{podTarget("watched", named("a")), podTarget("doomed", deleted, quiet)},
 	}
-	newer := pod("a", func(o *plan.Object) { o.ResourceVersion, o.Value = "8", nil })
-	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *plan.Object) { o.Value = nil })))
+	newer := pod("a", func(o *observed.Object) { o.ResourceVersion, o.Value = "8", nil })
+	in := input(t, spec, seen(pod("a")), seen(newer, pod("b", func(o *observed.Object) { o.Value = nil })))
 	c, _ := committed()
 	run, m, _ := CommitRun(&c.Status, in, "v1:x", plan.ComputePlan(t.Context(), in))
 	want := []string{"targets.doomed pods/v1 shop/b uid-b 7", "targets.doomed pods/v1 shop/a uid-a 7"}
@@ -464,24 +465,24 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 }
 
 func TestWithObjects(t *testing.T) {
-	anew := func(o *plan.Object) { o.UID = "another" }
-	newer := func(o *plan.Object) { o.ResourceVersion = "8" }
-	went := func(o *plan.Object) { o.ResourceVersion = "" }
-	old := func(o *plan.Object) { o.Labels = map[string]string{"as": "it was"} }
+	anew := func(o *observed.Object) { o.UID = "another" }
+	newer := func(o *observed.Object) { o.ResourceVersion = "8" }
+	went := func(o *observed.Object) { o.ResourceVersion = "" }
+	old := func(o *observed.Object) { o.Labels = map[string]string{"as": "it was"} }
 	cases := map[string]struct {
 		reason              string
-		objects, were, want []plan.Object
+		objects, were, want []observed.Object
 	}{
-		"Nothing":  {"nobody is left", nil, []plan.Object{pod("b", went), pod("a", went)}, []plan.Object{pod("a", went), pod("b", went)}},
-		"Between":  {"each at its place", []plan.Object{pod("b"), pod("d")}, []plan.Object{pod("e", went), pod("c", went), pod("a", went)}, []plan.Object{pod("a", went), pod("b"), pod("c", went), pod("d"), pod("e", went)}},
-		"There":    {"one that is terminating stands as it was", []plan.Object{pod("a", newer), pod("b", newer)}, []plan.Object{pod("a", went)}, []plan.Object{pod("a", went), pod("b", newer)}},
-		"MadeAnew": {"another one of its name is seen", []plan.Object{pod("a", anew), pod("b")}, []plan.Object{pod("a", went)}, []plan.Object{pod("a", anew), pod("b")}},
-		"Patched":  {"one that is as it was left stands as it was before", []plan.Object{pod("a"), pod("b")}, []plan.Object{pod("a", old)}, []plan.Object{pod("a", old), pod("b")}},
-		"Changed":  {"one that somebody has changed since is seen", []plan.Object{pod("a", newer), pod("b")}, []plan.Object{pod("a", old)}, []plan.Object{pod("a", newer), pod("b")}},
-		"Deleted":  {"and one that somebody has deleted since is not", []plan.Object{pod("b")}, []plan.Object{pod("a", old)}, []plan.Object{pod("b")}},
+		"Nothing":  {"nobody is left", nil, []observed.Object{pod("b", went), pod("a", went)}, []observed.Object{pod("a", went), pod("b", went)}},
+		"Between":  {"each at its place", []observed.Object{pod("b"), pod("d")}, []observed.Object{pod("e", went), pod("c", went), pod("a", went)}, []observed.Object{pod("a", went), pod("b"), pod("c", went), pod("d"), pod("e", went)}},
+		"There":    {"one that is terminating stands as it was", []observed.Object{pod("a", newer), pod("b", newer)}, []observed.Object{pod("a", went)}, []observed.Object{pod("a", went), pod("b", newer)}},
+		"MadeAnew": {"another one of its name is seen", []observed.Object{pod("a", anew), pod("b")}, []observed.Object{pod("a", went)}, []observed.Object{pod("a", anew), pod("b")}},
+		"Patched":  {"one that is as it was left stands as it was before", []observed.Object{pod("a"), pod("b")}, []observed.Object{pod("a", old)}, []observed.Object{pod("a", old), pod("b")}},
+		"Changed":  {"one that somebody has changed since is seen", []observed.Object{pod("a", newer), pod("b")}, []observed.Object{pod("a", old)}, []observed.Object{pod("a", newer), pod("b")}},
+		"Deleted":  {"and one that somebody has deleted since is not", []observed.Object{pod("b")}, []observed.Object{pod("a", old)}, []observed.Object{pod("b")}},
 		"Namespaces": {
-			"the namespace comes first", []plan.Object{pod("b")}, []plan.Object{pod("a", went, func(o *plan.Object) { o.Namespace = "z" })},
-			[]plan.Object{pod("b"), pod("a", went, func(o *plan.Object) { o.Namespace = "z" })},
+			"the namespace comes first", []observed.Object{pod("b")}, []observed.Object{pod("a", went, func(o *observed.Object) { o.Namespace = "z" })},
+			[]observed.Object{pod("b"), pod("a", went, func(o *observed.Object) { o.Namespace = "z" })},
 		},
 	}
 	for name, tc := range cases {
@@ -515,7 +516,7 @@ func TestAnOpenRunAndAClockThatCannotBeTrusted(t *testing.T) {
 	// A release that is uninstalling is finished, but not now.
 	v.Decides = "v1:0"
 	run.Helm = &v1alpha1.HelmRelease{Name: "r", Revision: 1, UID: "u", FirstDeployed: metav1.NewMicroTime(born)}
-	m.Release = &plan.Release{State: plan.ReleaseUninstalling, Begun: true, Name: "r", Revision: 1, UID: "u", FirstDeployed: born}
+	m.Release = &observed.Release{State: observed.ReleaseUninstalling, Begun: true, Name: "r", Revision: 1, UID: "u", FirstDeployed: born}
 	c.DeletionTimestamp, v.FinishGrace = &metav1.Time{Time: born}, time.Minute
 	if diff := cmp.Diff(want, Next(v, m)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/lifemodel"
 )
 
@@ -417,7 +418,7 @@ func (t turn) recheck() error {
 	in := t.w.input(&t.w.s, t.q.read, t.w.now)
 	if t.w.rng.IntN(10) == 0 {
 		t.w.note("P%d cannot read what a re-check needs", t.i)
-		in.Snapshot[len(in.Snapshot)-1].State = plan.Failed
+		in.Snapshot[len(in.Snapshot)-1].State = observed.Failed
 		t.q.memory.RecordJudgement(life.JudgeRun(ctx(), in, run, &t.q.memory), t.w.now)
 		return nil
 	}

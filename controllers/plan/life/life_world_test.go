@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/celtest"
 	"github.com/vtex/cleaner/test/lifemodel"
 )
@@ -131,10 +132,10 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 func uid(k int, n uint8) types.UID { return types.UID(fmt.Sprintf("%s-%d", targetNames[k], n)) }
 
 // object is the object of a target.
-func (w *world) object(s *lifemodel.State, k int) plan.Object {
+func (w *world) object(s *lifemodel.State, k int) observed.Object {
 	t := &s.T[k]
-	o := plan.Object{
-		Ref: plan.Ref{
+	o := observed.Object{
+		Ref: observed.Ref{
 			Resource: configMaps, Namespace: namespace, Name: targetNames[k],
 			UID: uid(k, t.UID), ResourceVersion: strconv.Itoa(int(t.RV)),
 		},
@@ -167,14 +168,14 @@ func (w *world) sight(s *lifemodel.State, k int) life.Sight {
 }
 
 // release is the Helm release as it is read for a run; 0: there is none.
-func (w *world) release(s *lifemodel.State, run int64) plan.Release {
-	states := map[lifemodel.ReleaseStatus]plan.ReleaseState{
-		lifemodel.Absent: plan.ReleaseGone, lifemodel.Deployed: plan.ReleaseDeployed, lifemodel.Uninstalling: plan.ReleaseUninstalling,
+func (w *world) release(s *lifemodel.State, run int64) observed.Release {
+	states := map[lifemodel.ReleaseStatus]observed.ReleaseState{
+		lifemodel.Absent: observed.ReleaseGone, lifemodel.Deployed: observed.ReleaseDeployed, lifemodel.Uninstalling: observed.ReleaseUninstalling,
 	}
 	r := &s.Rel
-	out := plan.Release{State: states[r.Status], Name: "app", Revision: int64(r.Revision), FirstDeployed: w.installed(r.Era), Begun: r.Mark != 0 && int64(r.Mark) == run}
+	out := observed.Release{State: states[r.Status], Name: "app", Revision: int64(r.Revision), FirstDeployed: w.installed(r.Era), Begun: r.Mark != 0 && int64(r.Mark) == run}
 	if r.Pending {
-		out.State = plan.ReleasePending
+		out.State = observed.ReleasePending
 		out.Revision++
 	}
 	out.UID = types.UID(fmt.Sprintf("secret-%d-%d", r.Era, out.Revision))
@@ -191,14 +192,14 @@ func (w *world) input(s *lifemodel.State, c *v1alpha1.Cleaner, now time.Time) pl
 		Spec:  c.Work(), Programs: w.programs, Now: now,
 	}
 	for k := range w.model.Targets {
-		t := plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true}
+		t := observed.Target{State: observed.Complete, Resource: configMaps, Namespaced: true}
 		if s.T[k].Exists {
-			t.Objects = []plan.Object{w.object(s, k)}
+			t.Objects = []observed.Object{w.object(s, k)}
 		}
 		in.Snapshot = append(in.Snapshot, t)
 	}
-	proof := plan.Object{Ref: plan.Ref{Resource: configMaps, Namespace: namespace, Name: evidence, UID: evidence}, Value: targetValue(evidence, s.Evidence)}
-	in.Snapshot = append(in.Snapshot, plan.Target{State: plan.Complete, Resource: configMaps, Namespaced: true, Objects: []plan.Object{proof}})
+	proof := observed.Object{Ref: observed.Ref{Resource: configMaps, Namespace: namespace, Name: evidence, UID: evidence}, Value: targetValue(evidence, s.Evidence)}
+	in.Snapshot = append(in.Snapshot, observed.Target{State: observed.Complete, Resource: configMaps, Namespaced: true, Objects: []observed.Object{proof}})
 	if w.model.Release {
 		rel := w.release(s, 0)
 		in.Release = &rel

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // ruleRow is the row of a Pod that a rule wants something of, as recorded.
@@ -551,11 +552,11 @@ func TestNextActsByRules(t *testing.T) {
 
 // What is done at once after a conflict is about the objects that were recorded, whatever an item is made of by then.
 func TestAgain(t *testing.T) {
-	one := func(o plan.Object, verb plan.Verb, after ...int) plan.Step {
+	one := func(o observed.Object, verb plan.Verb, after ...int) plan.Step {
 		return plan.Step{Rule: "orphans", Action: len(after), Keys: []string{"k"}, Object: o, Verb: verb, After: after, Confirmed: true}
 	}
-	newer := func(o *plan.Object) { o.ResourceVersion = "8" }
-	anew := func(o *plan.Object) { o.UID = "another" }
+	newer := func(o *observed.Object) { o.ResourceVersion = "8" }
+	anew := func(o *observed.Object) { o.UID = "another" }
 	earlier := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{one(pod("a"), plan.VerbPatch), one(pod("a"), plan.VerbReport, 0), one(pod("c"), plan.VerbReport)}}
 	cases := map[string]struct {
 		reason string

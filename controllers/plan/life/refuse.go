@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Belonging says whether an object is one that a target stands for.
@@ -24,7 +25,7 @@ type Belonging struct {
 
 // RefuseRow says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
 // it tells to delete must be what a target of the spec stands for.
-func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row plan.Row, o *plan.Object, belongs Belonging, p plan.Protection) string {
+func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row plan.Row, o *observed.Object, belongs Belonging, p plan.Protection) string {
 	t := row.FindTarget(spec)
 	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
 		return "" // rules are evaluated again before each action: only what they want is done
@@ -39,7 +40,7 @@ func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row plan.Row, o *plan.Obje
 	case owner.Namespace == "" && !inNamespaces(ref, row.Namespace):
 		return fmt.Sprintf("target %q does not select namespace %q", spec.Targets[t].Name, row.Namespace)
 	case row.Resource != belongs.Resource:
-		return fmt.Sprintf("target %q selects %s", spec.Targets[t].Name, plan.ResourceName(belongs.Resource))
+		return fmt.Sprintf("target %q selects %s", spec.Targets[t].Name, observed.ResourceName(belongs.Resource))
 	case ref.Name != "" && ref.Name != row.Name, !belongs.Matches:
 		return fmt.Sprintf("target %q no longer selects it", spec.Targets[t].Name)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func TestRefused(t *testing.T) {
@@ -32,7 +33,7 @@ func TestRefused(t *testing.T) {
 		"OtherKind":        {"the target is about another kind", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Matches: true}, true},
 		"OtherGroup":       {"the target is about a kind of the same name in another group", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1", Resource: "pods"}, Matches: true}, true},
 		"OtherVersion":     {"the target is about another version", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v2", Resource: "pods"}, Matches: true}, true},
-		"ClusterScoped":    {"a Cleaner is about no object without a namespace", plan.Row{Rule: "targets.pods", Ref: pod("b", func(o *plan.Object) { o.Namespace = "" }).Ref}, belongs, true},
+		"ClusterScoped":    {"a Cleaner is about no object without a namespace", plan.Row{Rule: "targets.pods", Ref: pod("b", func(o *observed.Object) { o.Namespace = "" }).Ref}, belongs, true},
 		"UnresolvableKind": {"the kind of the target is not served", row("targets.pods", "b"), Belonging{}, true},
 	}
 	for name, tc := range cases {
@@ -61,7 +62,7 @@ func TestRowsOfReleaseRecords(t *testing.T) {
 	records.Reference.Kind, records.Reference.FieldSelector = "Secret", "type=helm.sh/release.v1"
 	all := records
 	all.Reference.FieldSelector = "metadata.name!=x"
-	row := plan.Row{Rule: "targets.records", Ref: plan.Ref{Resource: secrets, Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u", ResourceVersion: "7"}}
+	row := plan.Row{Rule: "targets.records", Ref: observed.Ref{Resource: secrets, Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u", ResourceVersion: "7"}}
 	for name, tc := range map[string]struct {
 		target v1alpha1.ClusterTarget
 		status string
@@ -73,7 +74,7 @@ func TestRowsOfReleaseRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{tc.target}}
-			o := &plan.Object{Ref: row.Ref, Labels: map[string]string{"owner": "helm", "status": tc.status}}
+			o := &observed.Object{Ref: row.Ref, Labels: map[string]string{"owner": "helm", "status": tc.status}}
 			got := RefuseRow(plan.Owner{Namespace: "shop", Name: "c"}, spec, row, o, Belonging{Resource: secrets, Matches: true}, plan.Protection{})
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
@@ -116,8 +117,8 @@ func TestRowsOfAClusterCleaner(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&spec, &belongs)
 			}
-			row := plan.Row{Rule: tc.rule, Ref: plan.Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
-			got := RefuseRow(plan.Owner{Name: "c"}, &spec, row, &plan.Object{Ref: row.Ref}, belongs, protection)
+			row := plan.Row{Rule: tc.rule, Ref: observed.Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
+			got := RefuseRow(plan.Owner{Name: "c"}, &spec, row, &observed.Object{Ref: row.Ref}, belongs, protection)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}

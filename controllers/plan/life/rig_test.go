@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/celtest"
 )
 
@@ -30,9 +31,9 @@ var (
 )
 
 // pod is an object with metadata and a value.
-func pod(name string, change ...func(*plan.Object)) plan.Object {
-	o := plan.Object{
-		Ref:   plan.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+func pod(name string, change ...func(*observed.Object)) observed.Object {
+	o := observed.Object{
+		Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Value: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Succeeded"}},
 	}
 	for _, c := range change {
@@ -42,8 +43,8 @@ func pod(name string, change ...func(*plan.Object)) plan.Object {
 }
 
 // seen is a target that was read completely.
-func seen(objects ...plan.Object) plan.Target {
-	return plan.Target{State: plan.Complete, Resource: pods, Namespaced: true, Objects: objects}
+func seen(objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: pods, Namespaced: true, Objects: objects}
 }
 
 // podTarget is a target over all Pods.
@@ -63,7 +64,7 @@ func named(name string) func(*v1alpha1.ClusterTarget) {
 }
 
 // input is what is decided on: a day after the Cleaner was created.
-func input(t testing.TB, spec *v1alpha1.Work, s ...plan.Target) plan.Input {
+func input(t testing.TB, spec *v1alpha1.Work, s ...observed.Target) plan.Input {
 	t.Helper()
 	programs := celtest.CompileWork(t, spec)
 	return plan.Input{
@@ -73,7 +74,7 @@ func input(t testing.TB, spec *v1alpha1.Work, s ...plan.Target) plan.Input {
 }
 
 // event is one Event, as it is served by one of the two groups that serve Events.
-func event(by schema.GroupVersionResource, change ...func(*plan.Object)) plan.Object {
+func event(by schema.GroupVersionResource, change ...func(*observed.Object)) observed.Object {
 	o := object(by, "Event", "shop", "a")
 	if by == groupEvents {
 		o.Value["regarding"] = map[string]any{"kind": "Pod"}
@@ -86,8 +87,8 @@ func event(by schema.GroupVersionResource, change ...func(*plan.Object)) plan.Ob
 	return o
 }
 
-func eventsSeen(by schema.GroupVersionResource, objects ...plan.Object) plan.Target {
-	return plan.Target{State: plan.Complete, Resource: by, Namespaced: true, Objects: objects}
+func eventsSeen(by schema.GroupVersionResource, objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: by, Namespaced: true, Objects: objects}
 }
 
 func eventTarget(name string, by schema.GroupVersionResource, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
@@ -97,7 +98,7 @@ func eventTarget(name string, by schema.GroupVersionResource, change ...func(*v1
 }
 
 // object is an object as a watch shows it, with labels given as "key=value" and fields of its spec as "key:value".
-func object(resource schema.GroupVersionResource, kind, namespace, name string, words ...string) plan.Object {
+func object(resource schema.GroupVersionResource, kind, namespace, name string, words ...string) observed.Object {
 	meta := map[string]any{"name": name, "uid": "uid-" + name, "resourceVersion": "7"}
 	if namespace != "" {
 		meta["namespace"] = namespace
@@ -115,26 +116,28 @@ func object(resource schema.GroupVersionResource, kind, namespace, name string, 
 		shown[k] = v
 	}
 	meta["labels"] = shown
-	return plan.Object{
-		Ref:    plan.Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+	return observed.Object{
+		Ref:    observed.Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Labels: labels, Protected: labels[v1alpha1.ProtectKey] == "true",
 		Value: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": meta, "spec": spec},
 	}
 }
 
 // p is a Pod in the Cleaner's namespace.
-func p(name string, words ...string) plan.Object { return object(pods, "Pod", "shop", name, words...) }
+func p(name string, words ...string) observed.Object {
+	return object(pods, "Pod", "shop", name, words...)
+}
 
-func nodesSeen(names ...string) plan.Target {
-	t := plan.Target{State: plan.Complete, Resource: nodes}
+func nodesSeen(names ...string) observed.Target {
+	t := observed.Target{State: observed.Complete, Resource: nodes}
 	for _, n := range names {
 		t.Objects = append(t.Objects, object(nodes, "Node", "", n))
 	}
 	return t
 }
 
-func poolsSeen(objects ...plan.Object) plan.Target {
-	return plan.Target{State: plan.Complete, Resource: pools, Objects: objects}
+func poolsSeen(objects ...observed.Object) observed.Target {
+	return observed.Target{State: observed.Complete, Resource: pools, Objects: objects}
 }
 
 func target(name, kind string, change ...func(*v1alpha1.ClusterTarget)) v1alpha1.ClusterTarget {
@@ -155,7 +158,7 @@ func cluster(rules ...v1alpha1.Rule) *v1alpha1.Work {
 }
 
 // over is the input of a ClusterCleaner over these Pods, the Node n1 and no pool.
-func over(t testing.TB, work *v1alpha1.Work, objects ...plan.Object) plan.Input {
+func over(t testing.TB, work *v1alpha1.Work, objects ...observed.Object) plan.Input {
 	t.Helper()
 	in := input(t, work, seen(objects...), nodesSeen("n1"), poolsSeen())
 	in.Owner = plan.Owner{Name: "c", UID: "cleaner", Created: born}
@@ -203,7 +206,7 @@ func asleep(t time.Time, d time.Duration) time.Time {
 }
 
 // version is an object at a version.
-func version(o plan.Object, version string) plan.Object {
+func version(o observed.Object, version string) observed.Object {
 	o.ResourceVersion = version
 	return o
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -36,7 +37,7 @@ func CommitRun(before *v1alpha1.CleanerStatus, in plan.Input, fingerprint string
 		Data:      p.Data,
 	}
 	rows, seen, helm := p.ListRowSteps(), in.ListSeenObjects(), in.Spec.Helm
-	was, at := make([]plan.Seen, len(rows)), make(map[types.UID]int, len(rows))
+	was, at := make([]observed.Seen, len(rows)), make(map[types.UID]int, len(rows))
 	for row, i := range rows {
 		o := &p.Steps[i].Object
 		run.Rows = append(run.Rows, p.Steps[i].MakeRow().String())
@@ -131,7 +132,7 @@ func newTally(counts []v1alpha1.Count) tally {
 func (t tally) addRow(row string, outcome v1alpha1.Outcome) {
 	resource := unreadable
 	if r, err := plan.ParseRow(row); err == nil {
-		resource = plan.ResourceName(r.Resource)
+		resource = observed.ResourceName(r.Resource)
 	}
 	t[v1alpha1.Count{Resource: resource, Outcome: outcome}]++
 }
@@ -153,11 +154,11 @@ func (t tally) listCounts() []v1alpha1.Count {
 func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 	rel := u.Release
 	switch {
-	case rel == nil || rel.State == plan.ReleaseUnknown:
+	case rel == nil || rel.State == observed.ReleaseUnknown:
 		return v1alpha1.OutcomeUnknown
-	case rel.State == plan.ReleaseGone && u.Uninstalled:
+	case rel.State == observed.ReleaseGone && u.Uninstalled:
 		return v1alpha1.OutcomeDeleted
-	case rel.State == plan.ReleaseGone:
+	case rel.State == observed.ReleaseGone:
 		return v1alpha1.OutcomeGone
 	case installedAnew(rel, run.Helm):
 		return v1alpha1.OutcomeReplaced
@@ -171,20 +172,20 @@ func (u *Uninstall) releaseOutcome(run *v1alpha1.Run) v1alpha1.Outcome {
 // isRewritten reports whether the record of a release, whose uninstall is not ours, differs from what the run recorded. Older versions
 // recorded no digest. A release whose uninstall is ours still belongs to the run: the uninstaller compares the digest, and reports a
 // difference.
-func isRewritten(rel *plan.Release, h *v1alpha1.HelmRelease) bool {
+func isRewritten(rel *observed.Release, h *v1alpha1.HelmRelease) bool {
 	return rel.Revision != h.Revision || string(rel.UID) != h.UID || !sameRelease(rel, h) ||
 		!rel.HasBegun() && h.Digest != "" && rel.Digest != h.Digest
 }
 
 // installedAnew reports whether a release is not the recorded one, but a later one of the same name. Its record is another object then:
 // in the same object, a client has changed the content.
-func installedAnew(rel *plan.Release, h *v1alpha1.HelmRelease) bool {
+func installedAnew(rel *observed.Release, h *v1alpha1.HelmRelease) bool {
 	return !sameRelease(rel, h) && string(rel.UID) != h.UID
 }
 
 // sameRelease says that a release is the one that was recorded, at whatever revision. What is recorded has the
 // precision of a microsecond.
-func sameRelease(rel *plan.Release, h *v1alpha1.HelmRelease) bool {
+func sameRelease(rel *observed.Release, h *v1alpha1.HelmRelease) bool {
 	return rel.FirstDeployed.Truncate(time.Microsecond).Equal(h.FirstDeployed.Truncate(time.Microsecond))
 }
 
@@ -211,13 +212,13 @@ type Memory struct {
 // Uninstall is what one process remembers of the release of an open run, and of re-checks that failed.
 type Uninstall struct {
 	// Release is the release as read in this pass; nil when it was not.
-	Release *plan.Release
+	Release *observed.Release
 	// PartlyUninstalled says that the release was uninstalling for this run when it was looked at last.
 	PartlyUninstalled bool
 	// ReviewedAt is when the author was found to be allowed to uninstall Release; zero: not since it was read. Reviewed are the
 	// rights that were asked about; empty if none were.
 	ReviewedAt time.Time
-	Reviewed   []plan.Right
+	Reviewed   []observed.Right
 	// Refused is the reason of api/v1alpha1 for which the release must not be uninstalled for the author; empty if there is none.
 	Refused string
 	// Busy says that an uninstall is under way, whose answer has not come.
@@ -236,7 +237,7 @@ type Uninstall struct {
 
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
 // of the moment, and was is how the conditions saw the objects.
-func NewMemory(number int64, was []plan.Seen, now time.Time) *Memory {
+func NewMemory(number int64, was []observed.Seen, now time.Time) *Memory {
 	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, len(was)), LastRequest: now}, ConfirmedAt: now}
 	for i := range m.Rows {
 		m.Rows[i] = Entry{Checked: true, Was: was[i]}
@@ -290,11 +291,11 @@ func (m *Memory) RecordSettleLook(now time.Time) {
 func (m *Memory) VoidConfirmation() { m.ConfirmedAt = time.Time{} }
 
 // RecordRelease records the state of the release. A pending release is read again later.
-func (u *Uninstall) RecordRelease(run *v1alpha1.Run, rel plan.Release, now time.Time) {
+func (u *Uninstall) RecordRelease(run *v1alpha1.Run, rel observed.Release, now time.Time) {
 	u.forgetRelease()
 	u.Release, u.unread = &rel, 0
 	u.PartlyUninstalled = u.isOurs(run)
-	if rel.State == plan.ReleasePending {
+	if rel.State == observed.ReleasePending {
 		u.RecordFailure("another client is changing the release", now)
 	}
 }
@@ -307,7 +308,7 @@ func (u *Uninstall) RecordReleaseUnread(why string, now time.Time) {
 }
 
 // RecordReview records that the author has the rights to uninstall the release, and which.
-func (u *Uninstall) RecordReview(by []plan.Right, now time.Time) {
+func (u *Uninstall) RecordReview(by []observed.Right, now time.Time) {
 	u.ReviewedAt, u.Reviewed = now, by
 	if u.Refused != "" {
 		u.forgetFailures()
@@ -357,7 +358,7 @@ func (m *Memory) RecordUninstall(why string, now time.Time) {
 
 // isUnderWay reports whether the release belongs to the run and is being uninstalled, by whatever client.
 func (u *Uninstall) isUnderWay(run *v1alpha1.Run) bool {
-	return run.Helm != nil && u.Release != nil && u.Release.State == plan.ReleaseUninstalling &&
+	return run.Helm != nil && u.Release != nil && u.Release.State == observed.ReleaseUninstalling &&
 		u.Release.Revision == run.Helm.Revision && string(u.Release.UID) == run.Helm.UID && sameRelease(u.Release, run.Helm)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // A run records each object once, whatever is done with it, and nothing of what is only reported.
@@ -73,7 +74,7 @@ func TestAConfirmationDoesNotOutliveASleep(t *testing.T) {
 
 // What failed is tried again when the author asks for it, and then waits as after a first failure.
 func TestEndWaits(t *testing.T) {
-	m := NewMemory(1, make([]plan.Seen, 2), born)
+	m := NewMemory(1, make([]observed.Seen, 2), born)
 	fail := func() (row, release time.Duration) {
 		m.RecordAnswer(1, RowAnswer{Failed: "not yet", RetryAfter: time.Minute}, born)
 		m.RecordFailure("not yet", born)

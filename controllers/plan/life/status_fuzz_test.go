@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -54,7 +55,7 @@ func (s *stranger) sights(rows []int) map[int]Sight {
 			out[i] = Sight{Failed: err.Error()}
 			continue
 		}
-		o := plan.Object{Ref: row.Ref}
+		o := observed.Object{Ref: row.Ref}
 		belongs := Belonging{Resource: pods, Matches: true}
 		sight := Sight{UID: row.UID, ResourceVersion: row.ResourceVersion, Refused: RefuseRow(plan.Owner{Namespace: "shop", Name: "c"}, s.work, row, &o, belongs, plan.Protection{})}
 		switch s.next() % 6 {
@@ -113,10 +114,10 @@ func (s *stranger) verdicts() map[int]RowVerdict {
 }
 
 // release is how the release of the run is found.
-func (s *stranger) release() plan.Release {
+func (s *stranger) release() observed.Release {
 	h := s.status().Run.Helm
-	states := []plan.ReleaseState{plan.ReleaseGone, plan.ReleaseDeployed, plan.ReleasePending, plan.ReleaseUninstalling}
-	return plan.Release{
+	states := []observed.ReleaseState{observed.ReleaseGone, observed.ReleaseDeployed, observed.ReleasePending, observed.ReleaseUninstalling}
+	return observed.Release{
 		State: states[int(s.next())%len(states)], Name: h.Name, Revision: h.Revision, FirstDeployed: h.FirstDeployed.Time, Digest: h.Digest,
 		Begun: s.next()%2 == 0,
 	}
@@ -228,7 +229,7 @@ func (s *stranger) write(r Request) {
 // FuzzStatus writes anything into a status and has it carried on: nothing panics, nothing is deleted that the spec does not
 // stand for, and it comes to rest, or says for what it waits.
 func FuzzStatus(f *testing.F) {
-	row := func(rule string, o plan.Object) string { return plan.Row{Rule: rule, Ref: o.Ref}.String() }
+	row := func(rule string, o observed.Object) string { return plan.Row{Rule: rule, Ref: o.Ref}.String() }
 	secret := pod("s")
 	secret.Resource.Resource = "secrets"
 	elsewhere := pod("e")

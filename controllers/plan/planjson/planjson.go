@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Plan is a plan as it is written down: `kubectl cleaner plan -o json`, and what tests of templates expect. Equal plans are equal bytes,
@@ -209,7 +210,7 @@ func writeStep(s *plan.Step) Step {
 }
 
 // tellKind is what the object calls itself. If only metadata was read, it is the resource.
-func tellKind(o *plan.Object) (apiVersion, kind string) {
+func tellKind(o *observed.Object) (apiVersion, kind string) {
 	apiVersion, _ = o.Value["apiVersion"].(string)
 	kind, _ = o.Value["kind"].(string)
 	if kind == "" && o.Resource.Resource != "" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var (
@@ -43,9 +44,9 @@ func parsed(t *testing.T, text string) any {
 // The form of a document is a promise: this test is changed only where fields are added.
 func TestWritePlan(t *testing.T) {
 	yes, no, now := true, int64(0), born.Add(24*time.Hour)
-	pod := func(name string) plan.Object {
-		return plan.Object{
-			Ref:   plan.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+	pod := func(name string) observed.Object {
+		return observed.Object{
+			Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 			Value: map[string]any{"apiVersion": "v1", "kind": "Pod"},
 		}
 	}
@@ -124,9 +125,9 @@ func TestWritePlanOfARelease(t *testing.T) {
 		Conditions: []v1alpha1.ConditionOutcome{{Expression: "x", Error: "it failed"}, {Expression: "y", Value: &no}},
 		Steps: []plan.Step{{
 			Rule: "targets.notes", Action: -1, Keys: []string{"u"}, Verb: plan.VerbDelete, Propagation: v1alpha1.PropagateBackground,
-			Object: plan.Object{Ref: plan.Ref{Resource: pods, Namespace: "shop", Name: "a"}},
+			Object: observed.Object{Ref: observed.Ref{Resource: pods, Namespace: "shop", Name: "a"}},
 		}},
-		Release: &plan.Release{Name: "web", Revision: 3, UID: "secret"},
+		Release: &observed.Release{Name: "web", Revision: 3, UID: "secret"},
 	}
 	got := written(t, WritePlan(&p, plan.Owner{Namespace: "shop", Name: "c"}, born, nil)).(map[string]any)
 	want := parsed(t, `{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -61,7 +62,7 @@ type overlay struct {
 }
 
 // Read reads a target, with the patched objects in place of the others.
-func (o *overlay) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (o *overlay) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	t := o.Objects.Read(ctx, q)
 	t.Objects = slices.Clone(t.Objects)
 	for i := range t.Objects {

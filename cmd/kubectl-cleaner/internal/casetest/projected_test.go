@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -45,7 +46,7 @@ func describe(q *snapshot.Query) string {
 	return fmt.Sprintf("%s %s %s %v %s %s %s", q.Group, q.Version, q.Kind, q.Namespaces, q.Namespace, q.Labels, q.Fields)
 }
 
-func (p projecting) Read(ctx context.Context, q snapshot.Query) plan.Target {
+func (p projecting) Read(ctx context.Context, q snapshot.Query) observed.Target {
 	t, kept := p.Reader.Read(ctx, q), p.kept[describe(&q)]
 	if kept == nil { // one object, read live
 		return t

@@ -29,7 +29,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/progress"
 	"github.com/vtex/cleaner/controllers/jsontrim"
 	"github.com/vtex/cleaner/controllers/kindschemas"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -184,7 +184,7 @@ func (c *Client) addObjects(ctx context.Context, world *snapshot.Objects, of *ma
 	}).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		world.SetFailure(gvr.GroupResource(), plan.Forbidden, "you are not allowed to list "+snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""))
+		world.SetFailure(gvr.GroupResource(), observed.Forbidden, "you are not allowed to list "+snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""))
 		return nil
 	case err != nil:
 		return fmt.Errorf("cannot list %s: %w", snapshot.DescribeScope(gvr.GroupResource(), namespaced, namespace, ""), err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -34,14 +34,14 @@ func TestFill(t *testing.T) {
 	for name, tc := range map[string]struct {
 		owner  v1alpha1.Owner
 		answer error
-		state  plan.TargetState
+		state  observed.TargetState
 		detail string
 		pods   int
 		fails  string
 	}{
-		"Cleaner":        {owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}}, state: plan.Complete, pods: 1},
-		"ClusterCleaner": {owner: &v1alpha1.ClusterCleaner{}, state: plan.Complete, pods: 2},
-		"Forbidden": {owner: &v1alpha1.ClusterCleaner{}, answer: apierrors.NewForbidden(gvr.GroupResource(), "", errors.New("no")), state: plan.Forbidden,
+		"Cleaner":        {owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}}, state: observed.Complete, pods: 1},
+		"ClusterCleaner": {owner: &v1alpha1.ClusterCleaner{}, state: observed.Complete, pods: 2},
+		"Forbidden": {owner: &v1alpha1.ClusterCleaner{}, answer: apierrors.NewForbidden(gvr.GroupResource(), "", errors.New("no")), state: observed.Forbidden,
 			detail: "you are not allowed to list pods in all namespaces"},
 		"Away": {owner: &v1alpha1.Cleaner{ObjectMeta: metav1.ObjectMeta{Namespace: "web"}}, answer: errors.New("no route"), fails: `cannot list pods in namespace "web": no route`},
 	} {

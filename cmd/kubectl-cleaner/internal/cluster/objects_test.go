@@ -19,7 +19,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -74,13 +74,13 @@ func TestObjectsOfTargets(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		group, kind, namespace string
-		state                  plan.TargetState
+		state                  observed.TargetState
 		names                  []string
 	}{
-		{"", "Pod", "shop", plan.Complete, []string{"a", "b"}},
-		{"", "Namespace", "", plan.Complete, []string{"bank", "shop"}},
-		{"", "Widget", "shop", plan.NoSuchKind, nil},
-		{"example.com", "Widget", "shop", plan.NoSuchKind, nil},
+		{"", "Pod", "shop", observed.Complete, []string{"a", "b"}},
+		{"", "Namespace", "", observed.Complete, []string{"bank", "shop"}},
+		{"", "Widget", "shop", observed.NoSuchKind, nil},
+		{"example.com", "Widget", "shop", observed.NoSuchKind, nil},
 	} {
 		seen := world.Read(t.Context(), snapshot.Query{Group: tc.group, Version: "v1", Kind: tc.kind, Namespace: tc.namespace, Labels: labels.Everything(), Fields: fields.Everything()})
 		var names []string

@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/limits"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
 )
 
@@ -116,7 +117,7 @@ func (c *carrying) noteDelay(step *plan.Step) {
 
 // canBeRefused reports whether a PodDisruptionBudget can prevent an eviction. The API server asks none about Pods that have ended, have not
 // started, or are being deleted.
-func canBeRefused(pod *plan.Object) bool {
+func canBeRefused(pod *observed.Object) bool {
 	phase, _, err := unstructured.NestedString(pod.Value, "status", "phase")
 	ignored := phase == string(corev1.PodPending) || phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 	return !pod.Terminating && (err != nil || !ignored)

@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -359,7 +360,7 @@ func TestReleaseIsMarked(t *testing.T) {
 	d, objects := loadText(t, "  ttl: 1h\n  targets: [{name: maps, reference: {version: v1, kind: ConfigMap, name: a}}]\n", configMaps(map[string]int{"a": 1}))
 	s := &simulation{Input: Input{Decision: d, Objects: objects}, out: &Cleaner{}, world: newWorld(objects), now: begin, work: d.Cleaner.Work}
 	in := d.MakeInput(t.Context(), s.world)
-	s.carryOut(&in, &plan.Plan{Verdict: v1alpha1.VerdictAct, Release: &plan.Release{Name: "shop"}})
+	s.carryOut(&in, &plan.Plan{Verdict: v1alpha1.VerdictAct, Release: &observed.Release{Name: "shop"}})
 	if len(s.out.Unpredictable) != 1 || s.out.Unpredictable[0].Because != becauseRelease || len(s.out.Steps) != 1 || s.out.Steps[0].Exact {
 		t.Errorf("it predicts %v, and says that it cannot predict %v", s.out.Steps, s.out.Unpredictable)
 	}

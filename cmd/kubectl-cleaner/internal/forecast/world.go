@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -39,7 +39,7 @@ func newWorld(objects *snapshot.Objects) *world {
 }
 
 // findLiving returns an object as it is now; nil if it is gone.
-func (w *world) findLiving(uid types.UID) *plan.Object {
+func (w *world) findLiving(uid types.UID) *observed.Object {
 	if w.leaving[uid] {
 		return nil
 	}
@@ -55,7 +55,7 @@ type deletion struct {
 }
 
 // deleteObject deletes an object. Finalizers keep it, and a Namespace stays until it is empty. It reports whether that changes anything.
-func (w *world) deleteObject(o *plan.Object, d deletion) (changed bool) {
+func (w *world) deleteObject(o *observed.Object, d deletion) (changed bool) {
 	if d.propagation == v1alpha1.PropagateOrphan {
 		w.orphans[o.UID] = true
 	}
@@ -80,7 +80,7 @@ func (w *world) deleteObject(o *plan.Object, d deletion) (changed bool) {
 }
 
 // findGrace returns how many seconds an object has to end: only Pods have any.
-func (d deletion) findGrace(o *plan.Object) int64 {
+func (d deletion) findGrace(o *observed.Object) int64 {
 	if o.Resource.Group != "" || o.Resource.Resource != "pods" {
 		return 0
 	}
@@ -104,7 +104,7 @@ func (w *world) dropObjects() {
 }
 
 // removeFinalizer takes a finalizer off an object, which may have waited for that alone.
-func (w *world) removeFinalizer(o *plan.Object, name string) {
+func (w *world) removeFinalizer(o *observed.Object, name string) {
 	left := slices.DeleteFunc(slices.Clone(o.Finalizers), func(f string) bool { return f == name })
 	if len(left) == 0 && o.Terminating && !isNamespace(o) {
 		w.removeObject(o.UID)
@@ -132,8 +132,8 @@ func (w *world) collectGarbage(at time.Time) map[types.UID]types.UID {
 }
 
 // listDependents lists the objects whose owners or namespace are gone, but those that were deleted for that.
-func (w *world) listDependents(took map[types.UID]types.UID) iter.Seq[plan.Object] {
-	var found []plan.Object
+func (w *world) listDependents(took map[types.UID]types.UID) iter.Seq[observed.Object] {
+	var found []observed.Object
 	for o := range w.EachObject() {
 		if _, known := took[o.UID]; !known && w.findOwner(o) != "" {
 			found = append(found, *o)
@@ -143,7 +143,7 @@ func (w *world) listDependents(took map[types.UID]types.UID) iter.Seq[plan.Objec
 }
 
 // findOwner returns the object with which another one goes: its namespace, or its first owner if all are gone; empty if it stays.
-func (w *world) findOwner(o *plan.Object) types.UID {
+func (w *world) findOwner(o *observed.Object) types.UID {
 	if uid := w.namespaces[o.Namespace]; uid != "" && o.Namespace != "" {
 		return uid
 	}
@@ -178,9 +178,9 @@ func (w *world) endNamespaces() (ended bool) {
 }
 
 // isNamespace reports whether an object is a Namespace.
-func isNamespace(o *plan.Object) bool {
+func isNamespace(o *observed.Object) bool {
 	return o.Resource.Group == "" && o.Resource.Resource == "namespaces"
 }
 
 // copyObject returns the content of an object, for a change.
-func copyObject(o *plan.Object) map[string]any { return runtime.DeepCopyJSON(o.Value) }
+func copyObject(o *observed.Object) map[string]any { return runtime.DeepCopyJSON(o.Value) }

@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/schedule"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -36,7 +37,7 @@ type Decision struct {
 	Protection plan.Protection
 	Times      Times
 	// Release is the Helm release of the spec; nil if it was not read.
-	Release *plan.Release
+	Release *observed.Release
 	// Waiting is what waits for the end of its `for` by the status of the Cleaner.
 	Waiting []v1alpha1.Pending
 	// Trace notes what the rules make of one object; nil: of none.

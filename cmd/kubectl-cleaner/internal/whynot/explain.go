@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -123,7 +124,7 @@ type explaining struct {
 	kind  kind
 	known bool
 	// object is nil if no target has its kind, or if a Cleaner cannot see its namespace.
-	object *plan.Object
+	object *observed.Object
 	plan   plan.Plan
 	out    *Explanation
 }
@@ -193,7 +194,7 @@ func (x *explaining) explainTargets(ctx context.Context, owner string) {
 }
 
 // findTargetMiss says why a target does not have the object; empty if it has.
-func (x *explaining) findTargetMiss(owner string, t *v1alpha1.ClusterTarget, seen *plan.Target) string {
+func (x *explaining) findTargetMiss(owner string, t *v1alpha1.ClusterTarget, seen *observed.Target) string {
 	of, _ := x.world.FindResource(schema.GroupVersion{Group: t.Reference.APIGroup, Version: t.Reference.Version}, t.Reference.Kind)
 	q, err := snapshot.NewQuery(owner, t)
 	switch {
@@ -201,7 +202,7 @@ func (x *explaining) findTargetMiss(owner string, t *v1alpha1.ClusterTarget, see
 		return err.Error()
 	case !x.known || of.GroupResource() != x.kind.resource.GroupResource():
 		return fmt.Sprintf("kind: it selects %s", cmp.Or(of.GroupResource().String(), t.Reference.Kind))
-	case seen.State != plan.Complete:
+	case seen.State != observed.Complete:
 		return seen.Detail
 	case x.object == nil:
 		return fmt.Sprintf("namespace: a Cleaner sees only its own namespace %s", owner)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func serviceAccounts() schema.GroupResource { return schema.GroupResource{Resource: "serviceaccounts"} }
@@ -44,7 +44,7 @@ type accountReader struct {
 	// granted is what the bindings of a namespace grant, or those of the cluster, which have none; bound is which bindings name the
 	// account that were read one by one.
 	granted map[string]grants
-	bound   map[plan.Ref]bool
+	bound   map[observed.Ref]bool
 	// left is how many requests it may still send.
 	left int
 }
@@ -74,7 +74,7 @@ func (u *Uninstaller) findOwnRights(ctx context.Context, slot ReadSlot, objects 
 	if u.account.Name == "" {
 		return nil, nil
 	}
-	reader := &accountReader{u: u, slot: slot, granted: map[string]grants{}, bound: map[plan.Ref]bool{}, left: maxAccountRequests}
+	reader := &accountReader{u: u, slot: slot, granted: map[string]grants{}, bound: map[observed.Ref]bool{}, left: maxAccountRequests}
 	var found []string
 	for _, o := range objects {
 		own, err := reader.isOwnRight(ctx, o)
@@ -121,7 +121,7 @@ func (a *accountReader) isBoundToAccount(ctx context.Context, o object) (bool, e
 }
 
 // isBindingOfAccount reads one binding, and says whether it names the account.
-func (a *accountReader) isBindingOfAccount(ctx context.Context, ref plan.Ref) (bool, error) {
+func (a *accountReader) isBindingOfAccount(ctx context.Context, ref observed.Ref) (bool, error) {
 	if known, asked := a.bound[ref]; asked {
 		return known, nil
 	}
@@ -186,7 +186,7 @@ func (a *accountReader) sendRequest(ctx context.Context, send func() error) erro
 	return failed
 }
 
-func (a *accountReader) getBinding(ctx context.Context, ref plan.Ref) (binding, error) {
+func (a *accountReader) getBinding(ctx context.Context, ref observed.Ref) (binding, error) {
 	if ref.Namespace == "" {
 		b, err := a.u.rbac.ClusterRoleBindings().Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // bindingServer serves RoleBindings and ClusterRoleBindings, those of a namespace in pages, and counts requests.
@@ -132,7 +133,7 @@ func bindTo(namespace, name, kind, role, account string) rbacv1.RoleBinding {
 // accessObject is an object of RBAC in a manifest.
 func accessObject(kind, resource, namespace, name string) object {
 	return object{
-		Ref:  plan.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(resource), Namespace: namespace, Name: name},
+		Ref:  observed.Ref{Resource: rbacv1.SchemeGroupVersion.WithResource(resource), Namespace: namespace, Name: name},
 		kind: rbacv1.SchemeGroupVersion.WithKind(kind), namespaced: namespace != "",
 	}
 }
@@ -202,7 +203,7 @@ func TestWhatAnAccountNeedsIsAskedOnce(t *testing.T) {
 		},
 		"OtherKinds": {
 			manifest: manyObjects(manyInOne, func(i int) object {
-				return object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: fmt.Sprint(i)}, namespaced: true}
+				return object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: fmt.Sprint(i)}, namespaced: true}
 			}),
 		},
 	} {
@@ -284,7 +285,7 @@ func TestWhatGrantsRights(t *testing.T) {
 		return rbacv1.ClusterRoleBinding{ObjectMeta: b.ObjectMeta, RoleRef: b.RoleRef, Subjects: b.Subjects}
 	}
 	account := func(namespace, name string) object {
-		return object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Namespace: namespace, Name: name}, namespaced: true}
+		return object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, Namespace: namespace, Name: name}, namespaced: true}
 	}
 	for name, tc := range map[string]struct {
 		server   *bindingServer

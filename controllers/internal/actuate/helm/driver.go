@@ -19,7 +19,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 var errNotNeeded = errors.New("an uninstall has no need of this")
@@ -212,7 +212,7 @@ func (r *releaseRecords) readMarked() (record, error) {
 }
 
 // mayDelete is called between the read of an object and its DELETE.
-func (r *releaseRecords) mayDelete(ref plan.Ref) error {
+func (r *releaseRecords) mayDelete(ref observed.Ref) error {
 	if _, err := r.readMarked(); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // TestWhoHasBegun shows when a release counts as one that the caller has begun to uninstall: a status is not enough, nor is a mark.
@@ -133,7 +133,7 @@ func TestNoDigestWasRecorded(t *testing.T) {
 	f.install(config("a"), config("b"))
 	want := f.committed()
 	want.Digest = ""
-	_, err := f.uninstaller().Uninstall(t.Context(), nil, want, guard{delete: func(ref plan.Ref) error {
+	_, err := f.uninstaller().Uninstall(t.Context(), nil, want, guard{delete: func(ref observed.Ref) error {
 		if ref.Name == "a" {
 			f.rewriteRecord("shop.v1", func(r *release.Release) { r.Manifest += "\n---\n" + config("c") })
 		}
@@ -179,7 +179,7 @@ func TestGuardIsAskedBeforeEachWrite(t *testing.T) {
 				}
 				return nil
 			}
-			askOf := func(ref plan.Ref) error {
+			askOf := func(ref observed.Ref) error {
 				if ref.UID == "" && !strings.HasSuffix(ref.Resource.Resource, "jobs") {
 					t.Errorf("the guard is asked about %s, of which it is not said which one", ref)
 				}
@@ -205,13 +205,13 @@ func TestAnOldMarkIsRenewedOnce(t *testing.T) {
 	f.annotate("shop.v1", hooksDoneAnnotation, "pre-delete")
 	want := f.committed()
 	want.Begun = "older"
-	got, err := f.uninstaller().Uninstall(t.Context(), nil, want, guard{note: func(plan.Ref) error { return errRefused }})
+	got, err := f.uninstaller().Uninstall(t.Context(), nil, want, guard{note: func(observed.Ref) error { return errRefused }})
 	if got.State != Stopped || err == nil || !strings.Contains(err.Error(), "stopped before the renewal of its mark") || len(f.server.didWrite()) > 0 {
 		t.Errorf("got %q, %v", got.State, err)
 	}
 	_, err = f.uninstaller().Uninstall(t.Context(), nil, want, guard{
 		start:  func() error { return errors.New("it has been started") },
-		delete: func(plan.Ref) error { return errRefused },
+		delete: func(observed.Ref) error { return errRefused },
 	})
 	annotations := f.server.find("shop.v1").GetAnnotations()
 	if !errors.Is(err, errRefused) || annotations[v1alpha1.AnnotationUninstall] != "ours" || annotations[hooksDoneAnnotation] != "pre-delete" {
@@ -234,7 +234,7 @@ func TestMarkOfARecord(t *testing.T) {
 	f.annotate("shop.v1", hooksDoneAnnotation, "pre-delete")
 	f.annotate("shop.v1", "other", "stays")
 	was := readRelease(f.t, f.server.find("shop.v1"))
-	_, err := f.uninstaller().Uninstall(t.Context(), nil, f.committed(), guard{delete: func(plan.Ref) error { return errRefused }})
+	_, err := f.uninstaller().Uninstall(t.Context(), nil, f.committed(), guard{delete: func(observed.Ref) error { return errRefused }})
 	if !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}

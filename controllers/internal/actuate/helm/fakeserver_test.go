@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // fakeServer is an API server that keeps objects in memory. It stands in for a real one where a test has it fail: it honors
@@ -182,7 +182,7 @@ func (s *fakeServer) didSend() []string {
 // namePath is how messages name the object at a path.
 func namePath(path string) string {
 	r, _, name := splitPath(path)
-	return plan.Ref{Resource: r, Name: name}.String()
+	return observed.Ref{Resource: r, Name: name}.String()
 }
 
 func splitPath(path string) (r schema.GroupVersionResource, namespace, name string) {

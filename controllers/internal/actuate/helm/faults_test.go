@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // failWith returns an error as the API server words it.
@@ -335,7 +335,7 @@ func TestReadWanted(t *testing.T) {
 			if got == nil || got.Name != "shop" || got.Blocked != tc.blocked || !strings.Contains(got.Detail, tc.says) {
 				t.Errorf("got %+v, want it to be blocked by %q: %s", got, tc.blocked, tc.says)
 			}
-			if deployed := got.State == plan.ReleaseDeployed; deployed != (tc.blocked == "") {
+			if deployed := got.State == observed.ReleaseDeployed; deployed != (tc.blocked == "") {
 				t.Errorf("its state is %v", got.State)
 			}
 		})

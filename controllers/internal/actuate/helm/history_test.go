@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const firstRecord = "GET /api/v1/namespaces/team/secrets/sh.helm.release.v1.shop.v1"
@@ -32,16 +32,16 @@ func (f *fakeCluster) putSecret(name, kind string) {
 
 // TestReadReleaseByStatus shows what a plan is told about a release in each status.
 func TestReadReleaseByStatus(t *testing.T) {
-	for status, want := range map[release.Status]plan.Release{
-		release.StatusDeployed:        {State: plan.ReleaseDeployed},
-		release.StatusFailed:          {State: plan.ReleaseDeployed},
-		release.StatusSuperseded:      {State: plan.ReleaseDeployed},
-		release.StatusUnknown:         {State: plan.ReleaseDeployed},
-		release.StatusUninstalling:    {State: plan.ReleaseUninstalling},
-		release.StatusUninstalled:     {State: plan.ReleaseGone},
-		release.StatusPendingInstall:  {State: plan.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-install`},
-		release.StatusPendingUpgrade:  {State: plan.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-upgrade`},
-		release.StatusPendingRollback: {State: plan.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-rollback`},
+	for status, want := range map[release.Status]observed.Release{
+		release.StatusDeployed:        {State: observed.ReleaseDeployed},
+		release.StatusFailed:          {State: observed.ReleaseDeployed},
+		release.StatusSuperseded:      {State: observed.ReleaseDeployed},
+		release.StatusUnknown:         {State: observed.ReleaseDeployed},
+		release.StatusUninstalling:    {State: observed.ReleaseUninstalling},
+		release.StatusUninstalled:     {State: observed.ReleaseGone},
+		release.StatusPendingInstall:  {State: observed.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-install`},
+		release.StatusPendingUpgrade:  {State: observed.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-upgrade`},
+		release.StatusPendingRollback: {State: observed.ReleasePending, Blocked: v1alpha1.ReasonReleasePending, Detail: `release "shop" is pending-rollback`},
 	} {
 		t.Run(string(status), func(t *testing.T) {
 			f := newFakeCluster(t)
@@ -50,14 +50,14 @@ func TestReadReleaseByStatus(t *testing.T) {
 			f.annotate("shop.v1", v1alpha1.AnnotationUninstall, "somebody's")
 			got := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
 			want.Name = "shop"
-			if want.State != plan.ReleaseGone {
+			if want.State != observed.ReleaseGone {
 				want.Revision, want.UID, want.Mark = 1, f.server.find("shop.v1").GetUID(), "somebody's"
 			}
 			known := got.Digest != "" && !got.FirstDeployed.IsZero()
-			if known != (want.State != plan.ReleaseGone) {
+			if known != (want.State != observed.ReleaseGone) {
 				t.Errorf("digest %q, first deployed %s", got.Digest, got.FirstDeployed)
 			}
-			if objects := len(got.Objects) > 0; objects != (want.State == plan.ReleaseDeployed || want.State == plan.ReleaseUninstalling) {
+			if objects := len(got.Objects) > 0; objects != (want.State == observed.ReleaseDeployed || want.State == observed.ReleaseUninstalling) {
 				t.Errorf("objects %q", refs(got.Objects))
 			}
 			got.Digest, got.FirstDeployed, got.Rights = "", want.FirstDeployed, nil
@@ -190,7 +190,7 @@ func TestReadingWaitsForASlot(t *testing.T) {
 	if taken != 1 || left != 1 {
 		t.Errorf("%d slots are taken, and %d left", taken, left)
 	}
-	if rel, err := u.ReadRelease(t.Context(), none, "team", "shop"); err != nil || rel.State != plan.ReleaseDeployed {
+	if rel, err := u.ReadRelease(t.Context(), none, "team", "shop"); err != nil || rel.State != observed.ReleaseDeployed {
 		t.Errorf("got %v, %v", rel.State, err)
 	}
 	want := f.committed()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -374,7 +374,7 @@ func TestHookIsNotCreated(t *testing.T) {
 		"RightNotReviewed": {
 			reason: "nobody has asked whether the author may", state: HookFailed, says: "the right to create it was not reviewed",
 			given: func(_ *fakeCluster, want *UninstallRequest) {
-				want.Rights = []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}
+				want.Rights = []observed.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}
 			},
 		},
 		"Forbidden": {
@@ -391,7 +391,7 @@ func TestHookIsNotCreated(t *testing.T) {
 		},
 		"Refused": {
 			reason: "the caller has changed its mind", state: Stopped, says: "stopped before the creation of " + backupJob + ": refused",
-			guard: guard{runHook: func(plan.Ref) error { return errRefused }},
+			guard: guard{runHook: func(observed.Ref) error { return errRefused }},
 		},
 		"MarkTakenOff": {
 			reason: "somebody else has taken over", state: Unfinished, says: "no longer has the mark of this uninstall",

@@ -26,7 +26,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -174,7 +174,7 @@ type hookRunner struct {
 	left      int
 	skipEvent bool
 	// made are the objects of these hooks that exist because of this uninstall.
-	made map[plan.Ref]bool
+	made map[observed.Ref]bool
 	// failure is the hook that failed.
 	failure error
 }
@@ -188,7 +188,7 @@ func (h *hookRunner) isOurs(live *unstructured.Unstructured) bool {
 }
 
 // describeHook names an object of a hook in messages.
-func (h *hookRunner) describeHook(ref plan.Ref) string {
+func (h *hookRunner) describeHook(ref observed.Ref) string {
 	return fmt.Sprintf("%s hook %s", h.event, ref)
 }
 
@@ -455,7 +455,7 @@ func (h *hookRunner) checkHooks(newest record) error {
 
 // startEvent is called when Helm starts the hooks of an event.
 func (h *hookRunner) startEvent(event release.HookEvent) {
-	h.event, h.left, h.skipEvent, h.made = event, h.counts[event], slices.Contains(h.doneEvents, string(event)), map[plan.Ref]bool{}
+	h.event, h.left, h.skipEvent, h.made = event, h.counts[event], slices.Contains(h.doneEvents, string(event)), map[observed.Ref]bool{}
 }
 
 // finishPreDelete is called when Helm starts with the objects of the release: the pre-delete hooks have succeeded.

@@ -26,7 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
@@ -235,7 +235,7 @@ func TestHookFails(t *testing.T) {
 				if diff := cmp.Diff(tc.left, w.names()); diff != "" {
 					t.Errorf("%s: try %d: left (-want +got):\n%s", tc.reason, try, diff)
 				}
-				if diff := cmp.Diff(plan.ReleaseUninstalling, w.look().State); diff != "" {
+				if diff := cmp.Diff(observed.ReleaseUninstalling, w.look().State); diff != "" {
 					t.Errorf("%s: try %d: state of the release (-want +got):\n%s", tc.reason, try, diff)
 				}
 			}
@@ -263,7 +263,7 @@ func TestHookIsTriedAgain(t *testing.T) {
 	}
 	<-ended
 	first := must(w.client.BatchV1().Jobs(w.namespace).Get(w.ctx, "backup", metav1.GetOptions{}))(t)
-	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{runHook: func(ref plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{runHook: func(ref observed.Ref) error {
 		if ref.Name == "backup" { // the Pod of the first try is gone with its Job, or ended
 			go w.endNewPod(first.UID)
 		}
@@ -605,7 +605,7 @@ func TestResumeWithHooks(t *testing.T) {
 					faults = append(faults, crash(nth, way == "AfterRequest"))
 				}
 				got, err := w.uninstaller(faults...).Uninstall(w.ctx, nil, want, guard{
-					start: ask, delete: func(plan.Ref) error { return ask() }, runHook: func(plan.Ref) error { return ask() }, note: func(plan.Ref) error { return ask() },
+					start: ask, delete: func(observed.Ref) error { return ask() }, runHook: func(observed.Ref) error { return ask() }, note: func(observed.Ref) error { return ask() },
 				})
 				if err == nil {
 					t.Fatalf("got %q, want an error", got.State)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/cluster"
 )
 
@@ -84,7 +84,7 @@ func TestKindIsGone(t *testing.T) {
 	t.Run("OutOfSightHalfWay", func(t *testing.T) {
 		w := newWorld(t)
 		want := install(w)
-		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref plan.Ref) error {
+		got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref observed.Ref) error {
 			if ref.Name == "web" {
 				w.patchCRD(unserve)
 			}

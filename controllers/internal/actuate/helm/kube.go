@@ -20,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // kubeClient is the client that Helm uninstalls with: it can delete objects, and run hooks.
@@ -109,7 +109,7 @@ func objectsOf(list kube.ResourceList) []object {
 	var objects []object
 	for _, i := range list {
 		o := object{
-			Ref:        plan.Ref{Resource: i.Mapping.Resource, Namespace: i.Namespace, Name: i.Name},
+			Ref:        observed.Ref{Resource: i.Mapping.Resource, Namespace: i.Namespace, Name: i.Name},
 			kind:       i.Mapping.GroupVersionKind,
 			namespaced: i.Namespaced(),
 		}
@@ -192,7 +192,7 @@ type objectDeleter struct {
 }
 
 // deleteObject deletes one object, unless it must be kept. It returns the object if the caller must wait for it.
-func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
+func (d *objectDeleter) deleteObject(o object) (*observed.Ref, error) {
 	for range attempts {
 		live, err := d.getMetadata(o.Ref)
 		if notfound.IsAnyObjectMissing(err) {
@@ -235,7 +235,7 @@ func (d *objectDeleter) deleteObject(o object) (*plan.Ref, error) {
 
 // deleteObjects deletes the objects and returns when they are gone.
 func (d *objectDeleter) deleteObjects(objects []object) error {
-	var going []plan.Ref
+	var going []observed.Ref
 	var failed []error
 	for _, o := range objects {
 		ref, err := d.deleteObject(o)
@@ -262,7 +262,7 @@ func (d *objectDeleter) deleteObjects(objects []object) error {
 const enoughRemaining = 10
 
 // waitUntilGone returns when the objects are gone, and ends the session when they still are not when its time is over.
-func (d *objectDeleter) waitUntilGone(refs []plan.Ref) error {
+func (d *objectDeleter) waitUntilGone(refs []observed.Ref) error {
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {
 		remaining, err := d.findRemaining(refs)
 		if err != nil {
@@ -286,7 +286,7 @@ func (d *objectDeleter) waitUntilGone(refs []plan.Ref) error {
 
 // findRemaining returns those of the objects that are still there. Another object under the same name is not. When there is no time left,
 // and enough of them are there to say so, the others count as there without being read.
-func (d *objectDeleter) findRemaining(refs []plan.Ref) ([]Remaining, error) {
+func (d *objectDeleter) findRemaining(refs []observed.Ref) ([]Remaining, error) {
 	var there []Remaining
 	for _, ref := range refs {
 		if len(there) >= enoughRemaining && d.attempt.timeLeft() <= 0 {
@@ -307,18 +307,18 @@ func (d *objectDeleter) findRemaining(refs []plan.Ref) ([]Remaining, error) {
 	return there, nil
 }
 
-func (d *objectDeleter) getMetadata(ref plan.Ref) (*metav1.PartialObjectMetadata, error) {
+func (d *objectDeleter) getMetadata(ref observed.Ref) (*metav1.PartialObjectMetadata, error) {
 	return d.attempt.u.metadata.Resource(ref.Resource).Namespace(ref.Namespace).Get(d.attempt.ctx, ref.Name, metav1.GetOptions{})
 }
 
 // refAt is a reference to the version of an object that was read.
-func refAt(ref plan.Ref, live metav1.Object) plan.Ref {
+func refAt(ref observed.Ref, live metav1.Object) observed.Ref {
 	ref.UID, ref.ResourceVersion = live.GetUID(), live.GetResourceVersion()
 	return ref
 }
 
 // newDeleteOptions returns the options of every DELETE: exactly the version that was read.
-func newDeleteOptions(ref plan.Ref) metav1.DeleteOptions {
+func newDeleteOptions(ref observed.Ref) metav1.DeleteOptions {
 	background := metav1.DeletePropagationBackground
 	return metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &ref.UID, ResourceVersion: &ref.ResourceVersion},

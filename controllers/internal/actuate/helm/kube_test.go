@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // heldServer has every object that it is asked for, which a finalizer holds, and counts requests.
@@ -56,7 +56,7 @@ func (s *heldServer) newDeleter(ctx context.Context, t *testing.T, timeout time.
 	var objects []object
 	for i := range 1000 {
 		objects = append(objects, object{
-			Ref:        plan.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: fmt.Sprint("x", i), UID: types.UID("uid")},
+			Ref:        observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "team", Name: fmt.Sprint("x", i), UID: types.UID("uid")},
 			namespaced: true,
 		})
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
@@ -42,31 +42,31 @@ func TestLook(t *testing.T) {
 		reason  string
 		account bool
 		given   func(*world)
-		want    plan.Release
+		want    observed.Release
 	}{
-		"None":         {reason: "there is none", given: func(*world) {}, want: plan.Release{State: plan.ReleaseGone}},
-		"Deployed":     {reason: "the usual", given: status(release.StatusDeployed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Failed":       {reason: "it can be uninstalled", given: status(release.StatusFailed), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Superseded":   {reason: "the newest record was deleted by hand", given: status(release.StatusSuperseded), want: plan.Release{State: plan.ReleaseDeployed, Revision: 1}},
-		"Uninstalling": {reason: "somebody began", given: status(release.StatusUninstalling), want: plan.Release{State: plan.ReleaseUninstalling, Revision: 1}},
+		"None":         {reason: "there is none", given: func(*world) {}, want: observed.Release{State: observed.ReleaseGone}},
+		"Deployed":     {reason: "the usual", given: status(release.StatusDeployed), want: observed.Release{State: observed.ReleaseDeployed, Revision: 1}},
+		"Failed":       {reason: "it can be uninstalled", given: status(release.StatusFailed), want: observed.Release{State: observed.ReleaseDeployed, Revision: 1}},
+		"Superseded":   {reason: "the newest record was deleted by hand", given: status(release.StatusSuperseded), want: observed.Release{State: observed.ReleaseDeployed, Revision: 1}},
+		"Uninstalling": {reason: "somebody began", given: status(release.StatusUninstalling), want: observed.Release{State: observed.ReleaseUninstalling, Revision: 1}},
 		"Marked": {
 			reason: "the mark is shown as it is: whose it is, the caller knows",
 			given: func(w *world) {
 				status(release.StatusUninstalling)(w)
 				w.mark(v1alpha1.AnnotationUninstall, "somebody's")
 			},
-			want: plan.Release{State: plan.ReleaseUninstalling, Revision: 1, Mark: "somebody's"},
+			want: observed.Release{State: observed.ReleaseUninstalling, Revision: 1, Mark: "somebody's"},
 		},
-		"PendingInstall":  {reason: "somebody installs", given: status(release.StatusPendingInstall), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
-		"PendingUpgrade":  {reason: "somebody upgrades", given: status(release.StatusPendingUpgrade), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
-		"PendingRollback": {reason: "somebody rolls back", given: status(release.StatusPendingRollback), want: plan.Release{State: plan.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
+		"PendingInstall":  {reason: "somebody installs", given: status(release.StatusPendingInstall), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
+		"PendingUpgrade":  {reason: "somebody upgrades", given: status(release.StatusPendingUpgrade), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
+		"PendingRollback": {reason: "somebody rolls back", given: status(release.StatusPendingRollback), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
 		"KeptHistory": {
 			reason: "there is nothing left to uninstall, and somebody wants the record",
 			given: func(w *world) {
 				w.install(shop())
 				check(w.t, helmtest.Uninstall(w.admin, w.namespace, "shop", true))
 			},
-			want: plan.Release{State: plan.ReleaseGone},
+			want: observed.Release{State: observed.ReleaseGone},
 		},
 		"ClusterScoped": {
 			reason: "a release that reaches out of its namespace",
@@ -76,7 +76,7 @@ func TestLook(t *testing.T) {
 					check(w.t, w.client.RbacV1().ClusterRoles().Delete(context.WithoutCancel(w.ctx), w.namespace, metav1.DeleteOptions{}))
 				})
 			},
-			want: plan.Release{State: plan.ReleaseDeployed, Revision: 1, Blocked: v1alpha1.ReasonReleaseOutsideNamespace},
+			want: observed.Release{State: observed.ReleaseDeployed, Revision: 1, Blocked: v1alpha1.ReasonReleaseOutsideNamespace},
 		},
 		"OtherNamespace": {
 			reason: "a release that reaches into another namespace",
@@ -84,7 +84,7 @@ func TestLook(t *testing.T) {
 				other := must(controlPlane.Namespace(w.ctx, "other"))(w.t)
 				with("x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: "+other+"}\n")(w)
 			},
-			want: plan.Release{State: plan.ReleaseDeployed, Revision: 1, Blocked: v1alpha1.ReasonReleaseOutsideNamespace},
+			want: observed.Release{State: observed.ReleaseDeployed, Revision: 1, Blocked: v1alpha1.ReasonReleaseOutsideNamespace},
 		},
 		"KeptOutside": {
 			reason: "what is not deleted anyway blocks nothing",
@@ -92,18 +92,18 @@ func TestLook(t *testing.T) {
 				other := must(controlPlane.Namespace(w.ctx, "other"))(w.t)
 				with("x.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: "+other+", annotations: {helm.sh/resource-policy: keep}}\n")(w)
 			},
-			want: plan.Release{State: plan.ReleaseDeployed, Revision: 1},
+			want: observed.Release{State: observed.ReleaseDeployed, Revision: 1},
 		},
 		"Hooks": {
 			reason: "a hook is told of, and that nobody answers for what it does",
 			given:  with("x.yaml", config("x", "helm.sh/hook: post-delete")),
-			want:   plan.Release{State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: noAccountDetail},
+			want:   observed.Release{State: observed.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: noAccountDetail},
 		},
 		"HooksAsAccount": {
 			reason:  "an account does",
 			account: true,
 			given:   with("x.yaml", config("x", "helm.sh/hook: post-delete")),
-			want:    plan.Release{State: plan.ReleaseDeployed, Revision: 1, HasHooks: true},
+			want:    observed.Release{State: observed.ReleaseDeployed, Revision: 1, HasHooks: true},
 		},
 		"HookOfNoKind": {
 			reason:  "a hook that cannot be made cannot be run",
@@ -114,8 +114,8 @@ func TestLook(t *testing.T) {
 					r.Hooks[0].Manifest = "apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}"
 				})
 			},
-			want: plan.Release{
-				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true,
+			want: observed.Release{
+				State: observed.ReleaseDeployed, Revision: 1, HasHooks: true,
 				HooksBlocked: `its hook "x" cannot run: the API server serves no kind Nothing of example.com/v1`,
 			},
 		},
@@ -126,8 +126,8 @@ func TestLook(t *testing.T) {
 				with("x.yaml", config("x", "helm.sh/hook: post-delete"))(w)
 				w.rewrite(func(r *release.Release) { r.Hooks[0].Manifest = "" })
 			},
-			want: plan.Release{
-				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true,
+			want: observed.Release{
+				State: observed.ReleaseDeployed, Revision: 1, HasHooks: true,
 				HooksBlocked: `its hook "x" cannot run: its manifest is not one that Helm writes for a hook`,
 			},
 		},
@@ -136,15 +136,15 @@ func TestLook(t *testing.T) {
 			account: true,
 			given: with("x.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"+
 				"metadata: {name: '{{ .Release.Namespace }}', annotations: {helm.sh/hook: pre-delete}}\n"),
-			want: plan.Release{
-				State: plan.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: `its hook "NAMESPACE" cannot run: ` +
+			want: observed.Release{
+				State: observed.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: `its hook "NAMESPACE" cannot run: ` +
 					"NAMESPACE.clusterroles.rbac.authorization.k8s.io/v1: " + clusterScoped,
 			},
 		},
 		"OtherHooks": {
 			reason: "hooks of an installation are over",
 			given:  with("x.yaml", config("x", "helm.sh/hook: post-install", "helm.sh/hook-delete-policy: hook-succeeded")),
-			want:   plan.Release{State: plan.ReleaseDeployed, Revision: 1},
+			want:   observed.Release{State: observed.ReleaseDeployed, Revision: 1},
 		},
 	}
 	for name, tc := range cases {
@@ -157,13 +157,13 @@ func TestLook(t *testing.T) {
 			got := w.look()
 			tc.want.Name = "shop"
 			tc.want.HooksBlocked = strings.ReplaceAll(tc.want.HooksBlocked, "NAMESPACE", w.namespace)
-			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed", "Detail", "Rights", "HookRights")); diff != "" {
+			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(observed.Release{}, "Digest", "UID", "FirstDeployed", "Detail", "Rights", "HookRights")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if (got.Detail == "") != (got.Blocked == "") {
 				t.Errorf("%s: reason %q has detail %q", tc.reason, got.Blocked, got.Detail)
 			}
-			if there := got.State != plan.ReleaseGone; there == (got.UID == "") || there == got.FirstDeployed.IsZero() {
+			if there := got.State != observed.ReleaseGone; there == (got.UID == "") || there == got.FirstDeployed.IsZero() {
 				t.Errorf("%s: got UID %q, first deployed %v", tc.reason, got.UID, got.FirstDeployed)
 			}
 		})

@@ -21,7 +21,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -185,7 +185,7 @@ func decodeObjects(doc string) ([]unstructured.Unstructured, error) {
 
 // object is an object of a manifest, as the API server knows it.
 type object struct {
-	plan.Ref
+	observed.Ref
 
 	kind       schema.GroupVersionKind
 	namespaced bool
@@ -229,7 +229,7 @@ func (u *Uninstaller) resolveDocuments(ctx context.Context, kinds *kindResolver,
 		if err != nil {
 			return resolvedManifest{}, err
 		}
-		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: plan.Ref{Resource: served.resource, Name: d.name}}
+		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: observed.Ref{Resource: served.resource, Name: d.name}}
 		if served.namespaced {
 			o.Namespace = d.namespace
 			if o.Namespace == "" {

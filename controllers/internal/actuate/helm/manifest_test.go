@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func TestParse(t *testing.T) {
@@ -103,7 +103,7 @@ items:
 
 func TestInStages(t *testing.T) {
 	of := func(group, resource string) object {
-		return object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Name: "x"}}
+		return object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Name: "x"}}
 	}
 	account, role := of("", "serviceaccounts"), of("rbac.authorization.k8s.io", "roles")
 	binding, own := of("rbac.authorization.k8s.io", "rolebindings"), of("example.com", "roles")

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // What Helm writes on each object that it installs.
@@ -23,7 +23,7 @@ const (
 
 // reasonToKeep says why a live object must be left although the manifest names it; empty when it may go. The manifest
 // proves nothing: it is a Secret that tenants can write, and the object may have another owner since.
-func (u *Uninstaller) reasonToKeep(ref plan.Ref, live metav1.Object, want UninstallRequest) string {
+func (u *Uninstaller) reasonToKeep(ref observed.Ref, live metav1.Object, want UninstallRequest) string {
 	labels, annotations := live.GetLabels(), live.GetAnnotations()
 	because := u.protection.OfRelease(ref, ref.Namespace != "")
 	switch {
@@ -50,7 +50,7 @@ func (u *Uninstaller) reasonToKeep(ref plan.Ref, live metav1.Object, want Uninst
 }
 
 // isSelf compares without the version: a Cleaner is served in two.
-func isSelf(ref, self plan.Ref) bool {
+func isSelf(ref, self observed.Ref) bool {
 	return self.Name != "" && ref.Name == self.Name && ref.Namespace == self.Namespace &&
 		ref.Resource.GroupResource() == self.Resource.GroupResource()
 }

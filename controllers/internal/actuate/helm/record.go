@@ -33,7 +33,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/jsonscan"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
 	"github.com/vtex/cleaner/controllers/notfound"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // secretType is the type of the Secrets in which Helm keeps releases.
@@ -548,6 +548,6 @@ func (c *recordContent) replaceFields(to io.Writer, text io.Reader, values map[s
 func isRecordName(name string) bool { return strings.HasPrefix(name, storage.HelmStorageType+".") }
 
 // secretRef is a reference to the Secret of a record.
-func (r record) secretRef() plan.Ref {
-	return refAt(plan.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
+func (r record) secretRef() observed.Ref {
+	return refAt(observed.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
 }

@@ -9,22 +9,22 @@ import (
 	"slices"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // rightSet collects different rights.
-type rightSet map[plan.Right]struct{}
+type rightSet map[observed.Right]struct{}
 
 // addVerbs collects the rights to do something with an object and all of its kind in its namespace.
 func (s rightSet) addVerbs(o object, verbs ...string) {
 	for _, verb := range verbs {
-		s[plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = struct{}{}
+		s[observed.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace}] = struct{}{}
 	}
 }
 
 // listRights gives them in order.
-func (s rightSet) listRights() []plan.Right {
-	return slices.SortedFunc(maps.Keys(s), plan.CompareRights)
+func (s rightSet) listRights() []observed.Right {
+	return slices.SortedFunc(maps.Keys(s), observed.CompareRights)
 }
 
 // rightsToDelete are those that the deletion of the objects and of the release's records needs. What the chart keeps, and
@@ -33,7 +33,7 @@ func (s rightSet) listRights() []plan.Right {
 func rightsToDelete(r resolvedManifest, namespace string) rightSet {
 	rights := rightSet{}
 	for _, verb := range []string{"get", "list", "update", "delete"} { // as the webhook asks of the author
-		rights[plan.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = struct{}{}
+		rights[observed.Right{Verb: verb, Resource: "secrets", Namespace: namespace}] = struct{}{}
 	}
 	for _, o := range r.objects {
 		rights.addVerbs(o, "get", "delete")
@@ -56,13 +56,13 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 	for _, s := range rights {
 		count += len(s)
 	}
-	if count <= plan.MaxReleaseRights {
+	if count <= observed.MaxReleaseRights {
 		return nil
 	}
 	return &BlockedError{
 		Reason: v1alpha1.ReasonTooManyObjects,
 		Detail: fmt.Sprintf("release %q needs %d different rights, one for each verb, resource and namespace, and %d are reviewed at most: uninstall it with Helm",
-			name, count, plan.MaxReleaseRights),
+			name, count, observed.MaxReleaseRights),
 	}
 }
 
@@ -70,5 +70,5 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 // against the rights of the account.
 func (c UninstallRequest) isRightReviewed(o object, verb string) bool {
 	return len(c.Rights) == 0 ||
-		slices.Contains(c.Rights, plan.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace})
+		slices.Contains(c.Rights, observed.Right{Verb: verb, Group: o.Resource.Group, Resource: o.Resource.Resource, Namespace: o.Namespace})
 }

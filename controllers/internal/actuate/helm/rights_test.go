@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-func texts(rights []plan.Right) []string {
+func texts(rights []observed.Right) []string {
 	var all []string
 	for _, r := range rights {
 		all = append(all, strings.TrimSuffix(r.String(), fmt.Sprintf(" in namespace %q", r.Namespace)))
@@ -71,7 +71,7 @@ func TestRightsOfHooks(t *testing.T) {
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: note, namespace: bank, annotations: {helm.sh/hook: post-delete}}\n",
 	)
 	rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
-	list := func(rights []plan.Right) (all []string) {
+	list := func(rights []observed.Right) (all []string) {
 		for _, r := range rights {
 			all = append(all, fmt.Sprintf("%s %s/%s in %s", r.Verb, r.Group, r.Resource, r.Namespace))
 		}
@@ -102,7 +102,7 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 	w.install(shop())
 	r := w.look()
 	want := w.committed()
-	want.Rights = slices.DeleteFunc(r.RequiredRights(false), func(r plan.Right) bool { return r.Resource == "services" })
+	want.Rights = slices.DeleteFunc(r.RequiredRights(false), func(r observed.Right) bool { return r.Resource == "services" })
 	got := w.uninstall(want)
 	if diff := cmp.Diff([]string{"web.services/v1"}, kept(got.Kept)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
@@ -114,8 +114,8 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 
 // TestNoHookWithoutAReviewedRight has a hook that nobody was asked about.
 func TestNoHookWithoutAReviewedRight(t *testing.T) {
-	job := object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespace: "team", Name: "x"}}
-	s := UninstallRequest{Rights: []plan.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}
+	job := object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespace: "team", Name: "x"}}
+	s := UninstallRequest{Rights: []observed.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}
 	if s.isRightReviewed(job, "create") {
 		t.Error("the right to delete Jobs lets a hook create them")
 	}
@@ -133,14 +133,14 @@ func TestTooManyRights(t *testing.T) {
 	of := func(kinds int) rightSet {
 		s := rightSet{}
 		for i := range kinds {
-			s.addVerbs(object{Ref: plan.Ref{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("things%d", i)}}}, "delete")
+			s.addVerbs(object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("things%d", i)}}}, "delete")
 		}
 		return s
 	}
-	if blocked := checkRightsCount("shop", of(plan.MaxReleaseRights-1), of(1)); blocked != nil {
+	if blocked := checkRightsCount("shop", of(observed.MaxReleaseRights-1), of(1)); blocked != nil {
 		t.Errorf("as many as are reviewed: %v", blocked)
 	}
-	blocked := checkRightsCount("shop", of(plan.MaxReleaseRights), of(1))
+	blocked := checkRightsCount("shop", of(observed.MaxReleaseRights), of(1))
 	if blocked == nil || blocked.Reason != v1alpha1.ReasonTooManyObjects || !strings.Contains(blocked.Detail, `release "shop" needs 257 different rights`) {
 		t.Errorf("one more: got %v", blocked)
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Options are what an Uninstaller needs.
@@ -110,11 +111,11 @@ func New(o Options) (*Uninstaller, error) {
 
 // Release is a release as it was read.
 type Release struct {
-	plan.Release
+	observed.Release
 
 	// Objects are what its uninstall would delete, by resource, namespace and name. What the chart asks to keep and
 	// what is of a kind that is not served is not among them.
-	Objects []plan.Ref
+	Objects []observed.Ref
 }
 
 // BlockedError says that a release must not be uninstalled as it is.
@@ -155,11 +156,11 @@ func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace,
 	}
 	newest, found := records.newestRecord()
 	if !found || newest.releaseStatus() == release.StatusUninstalled {
-		return Release{Release: plan.Release{Name: name, State: plan.ReleaseGone}}, nil
+		return Release{Release: observed.Release{Name: name, State: observed.ReleaseGone}}, nil
 	}
-	r := Release{Release: plan.Release{
+	r := Release{Release: observed.Release{
 		Name:          name,
-		State:         plan.ReleaseDeployed,
+		State:         observed.ReleaseDeployed,
 		Revision:      int64(newest.version),
 		UID:           newest.secret.UID,
 		FirstDeployed: newest.firstDeployed(),
@@ -169,9 +170,9 @@ func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace,
 	}}
 	switch status := newest.releaseStatus(); {
 	case status == release.StatusUninstalling:
-		r.State = plan.ReleaseUninstalling
+		r.State = observed.ReleaseUninstalling
 	case status.IsPending():
-		r.State = plan.ReleasePending
+		r.State = observed.ReleasePending
 		r.Blocked = v1alpha1.ReasonReleasePending
 		r.Detail = fmt.Sprintf("release %q is %s", name, status)
 		return r, nil
@@ -204,7 +205,7 @@ func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace,
 }
 
 // ReadWanted reads the release that a spec wants uninstalled; nil if there is none. What cannot be read blocks.
-func (u *Uninstaller) ReadWanted(ctx context.Context, slot ReadSlot, namespace string, spec *v1alpha1.Helm) *plan.Release {
+func (u *Uninstaller) ReadWanted(ctx context.Context, slot ReadSlot, namespace string, spec *v1alpha1.Helm) *observed.Release {
 	if spec == nil || !spec.Delete {
 		return nil
 	}
@@ -212,7 +213,7 @@ func (u *Uninstaller) ReadWanted(ctx context.Context, slot ReadSlot, namespace s
 	if err == nil {
 		return &rel.Release
 	}
-	blocked := &plan.Release{Name: spec.Release, Blocked: v1alpha1.ReasonReadFailed, Detail: fmt.Sprintf("Release %q: %s.", spec.Release, err)}
+	blocked := &observed.Release{Name: spec.Release, Blocked: v1alpha1.ReasonReadFailed, Detail: fmt.Sprintf("Release %q: %s.", spec.Release, err)}
 	if why, ok := errors.AsType[*BlockedError](err); ok {
 		blocked.Blocked = why.Reason
 	} else if apierrors.IsForbidden(err) {
@@ -233,7 +234,7 @@ type UninstallRequest struct {
 	// Rights are the rights that ReadRelease returned and that were reviewed for the author. Nothing is deleted or created that needs
 	// another right, such as an object of a kind that was not served then. Empty: none were reviewed, and the API server checks each
 	// request against the rights of the identity.
-	Rights []plan.Right
+	Rights []observed.Right
 	// Mark is what the caller knows by that it has begun this uninstall: it is written on the newest record with the status
 	// uninstalling. It must not be empty.
 	Mark string
@@ -248,7 +249,7 @@ type UninstallRequest struct {
 	// looked at once.
 	Timeout time.Duration
 	// Self is the Cleaner on whose behalf it is done: never deleted, should the chart contain it.
-	Self plan.Ref
+	Self observed.Ref
 }
 
 // Guard is asked right before each write. An error stops the uninstall there, to be resumed.
@@ -256,12 +257,12 @@ type Guard interface {
 	// MayStart is asked before the release is marked as uninstalling, unless it bears a mark of this uninstall already.
 	MayStart() error
 	// MayDelete is asked before each DELETE of an object, one of a hook included, or of a release Secret.
-	MayDelete(ref plan.Ref) error
+	MayDelete(ref observed.Ref) error
 	// MayRunHook is asked before an object of a hook is created.
-	MayRunHook(ref plan.Ref) error
+	MayRunHook(ref observed.Ref) error
 	// MayNote is asked before it is noted in the release's Secret that the pre-delete or the post-delete hooks are done, and
 	// before its mark is renewed.
-	MayNote(ref plan.Ref) error
+	MayNote(ref observed.Ref) error
 }
 
 // OutcomeState is where an uninstall got to.
@@ -297,9 +298,9 @@ type Outcome struct {
 	// Hook is the hook that is running or has failed, such as "pre-delete hook backup.jobs.batch/v1".
 	Hook string
 	// Created are the objects of hooks that were created in this call.
-	Created []plan.Ref
+	Created []observed.Ref
 	// Deleted are the objects and release Secrets whose DELETE was answered with success in this call.
-	Deleted []plan.Ref
+	Deleted []observed.Ref
 	// Kept are the objects of the manifest that are left on purpose.
 	Kept []Kept
 	// Remaining are the objects that are not gone yet.
@@ -308,13 +309,13 @@ type Outcome struct {
 
 // Kept is an object of a manifest that was left.
 type Kept struct {
-	Ref     plan.Ref
+	Ref     observed.Ref
 	Because string
 }
 
 // Remaining is a deleted object that is still there.
 type Remaining struct {
-	Ref plan.Ref
+	Ref observed.Ref
 	// Finalizers are what it waits for, if anything but time.
 	Finalizers []string
 }

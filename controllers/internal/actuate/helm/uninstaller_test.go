@@ -22,12 +22,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
 // refs returns references as text, for comparison.
-func refs(list []plan.Ref) []string {
+func refs(list []observed.Ref) []string {
 	var names []string
 	for _, r := range list {
 		names = append(names, r.String())
@@ -61,8 +61,8 @@ func TestUninstall(t *testing.T) {
 	if diff := cmp.Diff(shopObjects(), refs(r.Objects), cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("objects of the release (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(plan.Release{State: plan.ReleaseDeployed, Name: "shop", Revision: 2}, r.Release,
-		cmpopts.IgnoreFields(plan.Release{}, "Digest", "UID", "FirstDeployed", "Rights", "HookRights")); diff != "" {
+	if diff := cmp.Diff(observed.Release{State: observed.ReleaseDeployed, Name: "shop", Revision: 2}, r.Release,
+		cmpopts.IgnoreFields(observed.Release{}, "Digest", "UID", "FirstDeployed", "Rights", "HookRights")); diff != "" {
 		t.Errorf("release (-want +got):\n%s", diff)
 	}
 
@@ -78,7 +78,7 @@ func TestUninstall(t *testing.T) {
 	if diff := cmp.Diff(append([]string{"update sh.helm.release.v1.shop.v2.secrets/v1"}, deletions(want...)...), w.writes()); diff != "" {
 		t.Errorf("requests, in this order (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(plan.Release{State: plan.ReleaseGone, Name: "shop"}, w.look().Release); diff != "" {
+	if diff := cmp.Diff(observed.Release{State: observed.ReleaseGone, Name: "shop"}, w.look().Release); diff != "" {
 		t.Errorf("release afterwards (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(Outcome{State: Done}, w.uninstall(UninstallRequest{Namespace: w.namespace, Name: "shop"})); diff != "" {
@@ -114,7 +114,7 @@ func TestUninstallKeeps(t *testing.T) {
 		reason string
 		chart  helmtest.Chart
 		before func(*world)
-		self   plan.Ref
+		self   observed.Ref
 	}{
 		"TakenOver": {
 			reason: "another release owns it now",
@@ -129,7 +129,7 @@ func TestUninstallKeeps(t *testing.T) {
 		"PolicyOfUser":  {reason: "somebody wants it kept", before: annotate(`{"annotations":{"helm.sh/resource-policy":"keep"}}`)},
 		"Self": {
 			reason: "the chart contains what runs the uninstall",
-			self:   plan.Ref{Resource: schema.GroupVersionResource{Version: "v9", Resource: "configmaps"}, Name: "a"},
+			self:   observed.Ref{Resource: schema.GroupVersionResource{Version: "v9", Resource: "configmaps"}, Name: "a"},
 		},
 	}
 	for name, tc := range cases {
@@ -194,7 +194,7 @@ func TestResume(t *testing.T) {
 				}
 				return nil
 			}
-			end(w, want, w.uninstaller(), guard{start: ask, delete: func(plan.Ref) error { return ask() }}, errRefused, Stopped)
+			end(w, want, w.uninstaller(), guard{start: ask, delete: func(observed.Ref) error { return ask() }}, errRefused, Stopped)
 		},
 		"BeforeRequest": func(w *world, want UninstallRequest, nth int) {
 			end(w, want, w.uninstaller(crash(nth, false)), allow{}, errCrashed, Unfinished)
@@ -218,9 +218,9 @@ func TestResume(t *testing.T) {
 					carriedOut++
 				}
 				r, left := w.look(), w.names()
-				state := map[bool]plan.ReleaseState{true: plan.ReleaseDeployed, false: plan.ReleaseUninstalling}[carriedOut == 0]
+				state := map[bool]observed.ReleaseState{true: observed.ReleaseDeployed, false: observed.ReleaseUninstalling}[carriedOut == 0]
 				if carriedOut == writes {
-					state = plan.ReleaseGone
+					state = observed.ReleaseGone
 				}
 				if diff := cmp.Diff(state, r.State); diff != "" {
 					t.Errorf("state of the release in between (-want +got):\n%s", diff)
@@ -339,7 +339,7 @@ func TestRolledBackHalfWay(t *testing.T) {
 	w.upgrade(shop())
 	want := w.committed()
 	asked := 0
-	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(observed.Ref) error {
 		if asked++; asked == 2 {
 			check(t, helmtest.Rollback(w.admin, w.namespace, "shop", 1))
 		}
@@ -363,7 +363,7 @@ func TestRewrittenHalfWay(t *testing.T) {
 			if !recorded { // then only a change within one call is seen
 				want.Digest = ""
 			}
-			rewrite := guard{delete: func(plan.Ref) error {
+			rewrite := guard{delete: func(observed.Ref) error {
 				w.rewrite(func(r *release.Release) { r.Manifest = strings.ReplaceAll(r.Manifest, "name: b", "name: victim") })
 				return nil
 			}}
@@ -393,7 +393,7 @@ func TestUnmarkedHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want := w.committed()
-	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
+	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(observed.Ref) error {
 		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusDeployed)
 	}})
 	if err == nil || got.State != Unfinished {
@@ -423,7 +423,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 			w.install(shop())
 			want := w.committed()
 			done := 0
-			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref plan.Ref) error {
+			got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(ref observed.Ref) error {
 				if ref.Name != "a" || done == tc.times {
 					return nil
 				}
@@ -449,7 +449,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 func TestObjectComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
-	got := must(w.uninstaller().Uninstall(w.ctx, nil, w.committed(), guard{delete: func(ref plan.Ref) error {
+	got := must(w.uninstaller().Uninstall(w.ctx, nil, w.committed(), guard{delete: func(ref observed.Ref) error {
 		if ref.Name != "b" {
 			return nil
 		}
@@ -494,11 +494,11 @@ func TestBegunByOthers(t *testing.T) {
 			if diff := cmp.Diff([]string(nil), w.writes()); diff != "" {
 				t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
 			}
-			stop := guard{delete: func(plan.Ref) error { return errRefused }}
+			stop := guard{delete: func(observed.Ref) error { return errRefused }}
 			if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) {
 				t.Errorf("%s: got %v, want it to end before the first deletion", tc.reason, err)
 			}
-			if r := w.look(); r.State != plan.ReleaseUninstalling || r.Mark != "ours" || r.Begun {
+			if r := w.look(); r.State != observed.ReleaseUninstalling || r.Mark != "ours" || r.Begun {
 				t.Errorf("%s: begun, it is %+v", tc.reason, r.Release)
 			}
 			goesOn := guard{start: func() error { return errRefused }}
@@ -534,13 +534,13 @@ func TestAnOlderMarkIsRenewed(t *testing.T) {
 	w.install(shop())
 	want := w.committed()
 	want.Mark = "older"
-	stop := guard{delete: func(plan.Ref) error { return errRefused }}
+	stop := guard{delete: func(observed.Ref) error { return errRefused }}
 	if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) {
 		t.Fatal(err)
 	}
 	want.Mark, want.Begun = "ours", w.look().Mark
 	noted := 0
-	stop.start, stop.note = func() error { return errors.New("begun anew") }, func(plan.Ref) error { noted++; return nil }
+	stop.start, stop.note = func() error { return errors.New("begun anew") }, func(observed.Ref) error { noted++; return nil }
 	if _, err := w.uninstaller().Uninstall(w.ctx, nil, want, stop); !errors.Is(err, errRefused) || noted != 1 {
 		t.Errorf("got %v, asked %d times before the mark is renewed, want once", err, noted)
 	}
@@ -558,7 +558,7 @@ func TestTheMarkIsTakenOffHalfWay(t *testing.T) {
 	w := newWorld(t)
 	w.install(shop())
 	want, asked := w.committed(), 0
-	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(plan.Ref) error {
+	got, err := w.uninstaller().Uninstall(w.ctx, nil, want, guard{delete: func(observed.Ref) error {
 		asked++
 		return helmtest.SetStatus(w.admin, w.namespace, "shop", release.StatusUninstalling)
 	}})
@@ -594,7 +594,7 @@ func TestForeignFinalizer(t *testing.T) {
 	if diff := cmp.Diff(left, w.names(), cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("record, accounts and roles stay until the rest is gone (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(plan.ReleaseUninstalling, w.look().State); diff != "" {
+	if diff := cmp.Diff(observed.ReleaseUninstalling, w.look().State); diff != "" {
 		t.Errorf("state of the release (-want +got):\n%s", diff)
 	}
 

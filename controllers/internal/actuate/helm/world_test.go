@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/cluster/clustertest"
 	"github.com/vtex/cleaner/test/helmtest"
@@ -221,7 +222,7 @@ func (w *world) names() []string {
 		list := must(w.objects.Resource(r).Namespace(w.namespace).List(w.ctx, metav1.ListOptions{}))(w.t)
 		for _, o := range list.Items {
 			if o.Name != "kube-root-ca.crt" && o.Name != "default" {
-				names = append(names, plan.Ref{Resource: r, Name: o.Name}.String())
+				names = append(names, observed.Ref{Resource: r, Name: o.Name}.String())
 			}
 		}
 	}
@@ -255,7 +256,7 @@ func (w *world) writes() []string {
 		if e.Code() >= 300 {
 			continue
 		}
-		writes = append(writes, fmt.Sprintf("%s %s.%s", e.Verb, e.ObjectRef.Name, plan.ResourceName(schema.GroupVersionResource{
+		writes = append(writes, fmt.Sprintf("%s %s.%s", e.Verb, e.ObjectRef.Name, observed.ResourceName(schema.GroupVersionResource{
 			Group: e.ObjectRef.APIGroup, Version: e.ObjectRef.APIVersion, Resource: e.ObjectRef.Resource,
 		})))
 	}
@@ -273,17 +274,17 @@ func (w *world) wantGone() {
 // allow is a guard that lets everything through.
 type allow struct{}
 
-func (allow) MayStart() error           { return nil }
-func (allow) MayDelete(plan.Ref) error  { return nil }
-func (allow) MayRunHook(plan.Ref) error { return nil }
-func (allow) MayNote(plan.Ref) error    { return nil }
+func (allow) MayStart() error               { return nil }
+func (allow) MayDelete(observed.Ref) error  { return nil }
+func (allow) MayRunHook(observed.Ref) error { return nil }
+func (allow) MayNote(observed.Ref) error    { return nil }
 
 // guard is a guard that does something when it is asked.
 type guard struct {
 	start   func() error
-	delete  func(plan.Ref) error
-	runHook func(plan.Ref) error
-	note    func(plan.Ref) error
+	delete  func(observed.Ref) error
+	runHook func(observed.Ref) error
+	note    func(observed.Ref) error
 }
 
 func (g guard) MayStart() error {
@@ -293,21 +294,21 @@ func (g guard) MayStart() error {
 	return g.start()
 }
 
-func (g guard) MayDelete(ref plan.Ref) error {
+func (g guard) MayDelete(ref observed.Ref) error {
 	if g.delete == nil {
 		return nil
 	}
 	return g.delete(ref)
 }
 
-func (g guard) MayRunHook(ref plan.Ref) error {
+func (g guard) MayRunHook(ref observed.Ref) error {
 	if g.runHook == nil {
 		return nil
 	}
 	return g.runHook(ref)
 }
 
-func (g guard) MayNote(ref plan.Ref) error {
+func (g guard) MayNote(ref observed.Ref) error {
 	if g.note == nil {
 		return nil
 	}

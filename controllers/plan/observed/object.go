@@ -1,7 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package observed has what was read of the cluster: objects, targets, the Helm release, and the rights that its uninstall needs.
+//
+// It is pure. It reads nothing itself, decides nothing, and never changes what it has: a changed snapshot is another one.
+package observed
 
 import (
 	"cmp"
@@ -102,7 +105,7 @@ type SeenIn struct {
 
 // ownObject is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
 // Event of the other group that serves Events, it stays the target's own: requests are about what the rights are about.
-func (s Seen) ownObject(own Object) Object {
+func (s Seen) OwnObject(own Object) Object {
 	for i := range s {
 		if s[i].Object.Resource == own.Resource {
 			return s[i].Object
@@ -156,7 +159,7 @@ type Target struct {
 }
 
 // eachObject goes through the objects of the target, by their UIDs.
-func (t *Target) eachObject(yield func(types.UID) bool) {
+func (t *Target) EachObject(yield func(types.UID) bool) {
 	for i := range t.Objects {
 		if !yield(t.Objects[i].Identify()) {
 			return
@@ -166,3 +169,43 @@ func (t *Target) eachObject(yield func(types.UID) bool) {
 
 // Snapshot is what the targets of a spec look like, in the order of the spec.
 type Snapshot []Target
+
+// Identify is the UID, or what stands for it in files, where objects have none.
+func (r Ref) Identify() types.UID {
+	if r.UID != "" {
+		return r.UID
+	}
+	return types.UID(ResourceName(r.Resource) + " " + r.Namespace + "/" + r.Name)
+}
+
+// NestedString is a string in nested maps; empty if there is none.
+func NestedString(value map[string]any, path ...string) string {
+	for _, p := range path[:len(path)-1] {
+		value, _ = value[p].(map[string]any)
+	}
+	s, _ := value[path[len(path)-1]].(string)
+	return s
+}
+
+// standsFor says that a value with the object's namespace and name stands for the object.
+func (o *Object) StandsFor(value map[string]any) bool {
+	uid := NestedString(value, "metadata", "uid")
+	return NestedString(o.Value, "apiVersion") == NestedString(value, "apiVersion") && NestedString(o.Value, "kind") == NestedString(value, "kind") &&
+		(uid == "" || uid == string(o.UID))
+}
+
+// endsWithin reports whether an object is already terminating with a grace period that is not longer than grace.
+func (o *Object) EndsWithin(grace *int64) bool {
+	if !o.Terminating {
+		return false
+	}
+	meta, _ := o.Value["metadata"].(map[string]any)
+	switch left := meta["deletionGracePeriodSeconds"].(type) {
+	case int64:
+		return grace == nil || *grace >= left
+	case float64:
+		return grace == nil || float64(*grace) >= left
+	default:
+		return true
+	}
+}

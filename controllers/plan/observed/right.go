@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package observed
 
 import (
 	"cmp"

@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package observed
 
 import (
 	"cmp"
@@ -9,6 +9,28 @@ import (
 	"slices"
 	"strings"
 )
+
+// Read is a live read that a decision depends on.
+type Read struct {
+	// Target is the index of the target that the object belongs to.
+	Target int
+	// Namespace and Name are those of the object.
+	Namespace, Name string
+	// All says that the whole target is read, whatever it is: then there is no name.
+	All bool
+}
+
+// LiveReads are the reads that a snapshot answers in which every target was read live as a whole, or which is the truth itself,
+// as files are.
+func (s Snapshot) LiveReads() map[Read]bool {
+	out := make(map[Read]bool, len(s))
+	for t := range s {
+		if s[t].State == Complete || s[t].State == NoSuchKind { // expressions are asked only where that stands for null
+			out[Read{Target: t, All: true}] = true
+		}
+	}
+	return out
+}
 
 // WithLive is the snapshot in which the objects of some reads stand as they were found live, in their place in the order. An
 // object is nil if the API server named it as not found, or if it is not one that the target stands for: the caller
@@ -46,7 +68,7 @@ func (s Snapshot) WithTarget(target int, t Target) Snapshot {
 func overlayReads(objects []Object, reads []Read, found map[Read]*Object) []Object {
 	out := make([]Object, 0, len(objects)+len(reads))
 	for _, r := range reads {
-		n, there := searchObject(objects, r.Namespace, r.Name)
+		n, there := SearchObject(objects, r.Namespace, r.Name)
 		out = append(out, objects[:n]...)
 		objects = objects[n:]
 		if there {
@@ -59,9 +81,20 @@ func overlayReads(objects []Object, reads []Read, found map[Read]*Object) []Obje
 	return append(out, objects...)
 }
 
-// searchObject finds the place of an object in the order of a target, and says whether it is there.
-func searchObject(objects []Object, namespace, name string) (int, bool) {
+// SearchObject finds the place of an object in the order of a target, and says whether it is there.
+func SearchObject(objects []Object, namespace, name string) (int, bool) {
 	return slices.BinarySearchFunc(objects, name, func(o Object, name string) int {
 		return cmp.Or(strings.Compare(o.Namespace, namespace), strings.Compare(o.Name, name))
 	})
+}
+
+// TargetsOf are the targets in which an object stands, as whichever resource.
+func (s Snapshot) TargetsOf(o *Object) []int {
+	var out []int
+	for t := range s {
+		if n, there := SearchObject(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].Identify() == o.Identify() {
+			out = append(out, t)
+		}
+	}
+	return out
 }

@@ -1,0 +1,17 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cachedobjects
+
+import "k8s.io/apimachinery/pkg/util/resourceversion"
+
+// ChooseLater returns the later of two resource versions of a resource. A version that has no order is never later.
+func ChooseLater(known, version string) string {
+	if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+		return known
+	}
+	if order, err := resourceversion.CompareResourceVersion(known, version); err == nil && order > 0 {
+		return known
+	}
+	return version
+}

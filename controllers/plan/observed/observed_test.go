@@ -1,0 +1,298 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package observed
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+var pods, nodes = schema.GroupVersionResource{Version: "v1", Resource: "pods"}, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+// newObject returns an object at version 7.
+func newObject(namespace, name string) Object {
+	return Object{
+		Ref: Ref{Resource: pods, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Value: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": namespace, "name": name, "uid": "uid-" + name},
+		},
+	}
+}
+
+func newPod(name string) Object { return newObject("shop", name) }
+
+// seen is a target that was read completely.
+func seen(objects ...Object) Target {
+	return Target{State: Complete, Resource: pods, Namespaced: true, Objects: objects}
+}
+
+func TestWhatWasReadLiveStandsInItsPlace(t *testing.T) {
+	names := func(objects []Object) (out []string) {
+		for _, o := range objects {
+			out = append(out, o.Namespace+"/"+o.Name+"@"+o.ResourceVersion)
+		}
+		return out
+	}
+	other := newObject("other", "x")
+	newer, added := newPod("b"), newPod("aa")
+	newer.ResourceVersion = "9"
+	s := Snapshot{seen(other, newPod("a"), newPod("b"), newPod("c")), {State: Unsynced}}
+	got := s.WithLive(map[Read]*Object{
+		{Target: 0, Namespace: "shop", Name: "b"}:   &newer,
+		{Target: 0, Namespace: "shop", Name: "a"}:   nil,
+		{Target: 0, Namespace: "shop", Name: "z"}:   nil,
+		{Target: 0, Namespace: "shop", Name: "aa"}:  &added,
+		{Target: 0, Namespace: "another", Name: ""}: nil,
+		{Target: 1, Name: "n"}:                      &added,
+	})
+	if diff := cmp.Diff([]string{"other/x@7", "shop/aa@7", "shop/b@9", "shop/c@7"}, names(got[0].Objects)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if len(got[1].Objects) > 0 || got[1].State != Unsynced {
+		t.Errorf("one object does not make a target known: %+v", got[1])
+	}
+	if diff := cmp.Diff([]string{"other/x@7", "shop/a@7", "shop/b@7", "shop/c@7"}, names(s[0].Objects)); diff != "" {
+		t.Errorf("the snapshot was changed:\n%s", diff)
+	}
+	whole := s.WithTarget(1, Target{State: Complete, Resource: nodes, Objects: []Object{newObject("", "n1")}})
+	if len(whole[1].Objects) != 1 || s[1].State != Unsynced {
+		t.Error("a target that was read as a whole stands as it was read")
+	}
+}
+
+func TestTargetsOf(t *testing.T) {
+	s := Snapshot{seen(newPod("a"), newPod("b")), Target{State: Complete, Resource: nodes, Objects: []Object{newObject("", "a")}}, seen(newPod("b")), seen(newPod("a")), {State: Unsynced, Resource: pods}}
+	a, anew, gone := newPod("a"), newPod("a"), newPod("z")
+	anew.UID = "another"
+	cases := map[string]struct {
+		reason string
+		object Object
+		want   []int
+	}{
+		"Some":     {"each target of its kind that has it", a, []int{0, 3}},
+		"MadeAnew": {"another one of its name is not it", anew, nil},
+		"Gone":     {"none has it", gone, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, s.TargetsOf(&tc.object)); diff != "" {
+				t.Errorf("%s:\n-want +got\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestWhatObjectsAreCalled(t *testing.T) {
+	ref, node := Ref{Resource: pods, Namespace: "shop", Name: "a"}, Ref{Resource: nodes, Name: "n"}
+	for got, want := range map[string]string{
+		ref.String(): "a.pods/v1", ref.FullName(): "shop/a.pods/v1", ref.NameFor("shop"): "a.pods/v1", ref.NameFor(""): "shop/a.pods/v1",
+		node.FullName(): "n.nodes/v1", node.NameFor(""): "n.nodes/v1",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestResourceNames(t *testing.T) {
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	for want, r := range map[string]schema.GroupVersionResource{"pods/v1": pods, "deployments.apps/v1": deployments} {
+		if got := ResourceName(r); got != want {
+			t.Errorf("%v is called %q, want %q", r, got, want)
+		}
+		if got, err := ParseResourceName(want); err != nil || got != r {
+			t.Errorf("%q is %v, %v; want %v", want, got, err, r)
+		}
+	}
+	for _, wrong := range []string{"", "pods", "/v1", "pods/", "pods/v1/status"} {
+		if got, err := ParseResourceName(wrong); err == nil {
+			t.Errorf("%q is %v", wrong, got)
+		}
+	}
+}
+
+// Objects in files have no UID; then their names tell them apart.
+func TestIdentify(t *testing.T) {
+	a, b := newPod("a"), newPod("a")
+	b.UID = "another"
+	if a.Identify() == b.Identify() {
+		t.Error("two objects of one name are one")
+	}
+	a.UID, b.UID = "", ""
+	if a.Identify() != b.Identify() {
+		t.Error("without UIDs, the name does not identify an object")
+	}
+	b.Namespace = "other"
+	if a.Identify() == b.Identify() {
+		t.Error("without UIDs, objects in two namespaces are one")
+	}
+}
+
+func TestStandsFor(t *testing.T) {
+	o := newPod("a")
+	value := func(apiVersion, kind, uid string) map[string]any {
+		meta := map[string]any{"namespace": "shop", "name": "a"}
+		if uid != "" {
+			meta["uid"] = uid
+		}
+		return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": meta}
+	}
+	for name, tc := range map[string]struct {
+		value map[string]any
+		want  bool
+	}{
+		"Same":         {value("v1", "Pod", "uid-a"), true},
+		"WithoutUID":   {value("v1", "Pod", ""), true},
+		"OtherUID":     {value("v1", "Pod", "uid-b"), false},
+		"OtherKind":    {value("v1", "PodTemplate", "uid-a"), false},
+		"OtherVersion": {value("v2", "Pod", "uid-a"), false},
+		"Nothing":      {nil, false},
+	} {
+		if got := o.StandsFor(tc.value); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+func TestNestedString(t *testing.T) {
+	value := map[string]any{"a": map[string]any{"b": "c", "n": int64(1)}, "s": "t"}
+	for want, path := range map[string][]string{"c": {"a", "b"}, "t": {"s"}} {
+		if got := NestedString(value, path...); got != want {
+			t.Errorf("%v is %q, want %q", path, got, want)
+		}
+	}
+	for _, path := range [][]string{{"a"}, {"a", "n"}, {"a", "x"}, {"x", "b"}, {"s", "t"}} {
+		if got := NestedString(value, path...); got != "" {
+			t.Errorf("%v is %q", path, got)
+		}
+	}
+}
+
+func TestEndsWithin(t *testing.T) {
+	grace := func(seconds int64) *int64 { return &seconds }
+	terminating := func(left any) *Object {
+		o := newPod("a")
+		o.Terminating = true
+		if left != nil {
+			o.Value["metadata"].(map[string]any)["deletionGracePeriodSeconds"] = left
+		}
+		return &o
+	}
+	there := newPod("a")
+	for name, tc := range map[string]struct {
+		object *Object
+		grace  *int64
+		want   bool
+	}{
+		"NotTerminating":        {&there, nil, false},
+		"AnyGrace":              {terminating(int64(30)), nil, true},
+		"LongerGraceIsAskedFor": {terminating(int64(30)), grace(60), true},
+		"SameGrace":             {terminating(int64(30)), grace(30), true},
+		"ShorterGrace":          {terminating(int64(30)), grace(0), false},
+		"ShorterAsFloat":        {terminating(float64(30)), grace(0), false},
+		"NoGraceIsSaid":         {terminating(nil), grace(0), true},
+	} {
+		if got := tc.object.EndsWithin(tc.grace); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// The version that conditions saw is asked for, where they saw the same resource.
+func TestOwnObject(t *testing.T) {
+	own, shown, other := newPod("a"), newPod("a"), newPod("a")
+	shown.ResourceVersion, other.ResourceVersion, other.Resource, other.Protected = "8", "9", nodes, true
+	if got := (Seen{{Target: 1, Object: other}, {Target: 2, Object: shown}}).OwnObject(own); got.ResourceVersion != "8" || got.Protected {
+		t.Errorf("got %+v", got.Ref)
+	}
+	if got := (Seen{{Target: 1, Object: other}}).OwnObject(own); got.ResourceVersion != "9" || got.Resource != pods || !got.Protected {
+		t.Errorf("of another resource: got %+v", got.Ref)
+	}
+}
+
+func TestLiveReads(t *testing.T) {
+	s := Snapshot{seen(), {State: Unsynced}, {State: NoSuchKind}, {State: Forbidden}, {State: TooLarge}, {}}
+	if diff := cmp.Diff(map[Read]bool{{Target: 0, All: true}: true, {Target: 2, All: true}: true}, s.LiveReads()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTargetStates(t *testing.T) {
+	if (Target{}).State != Unknown {
+		t.Error("the zero value is not Unknown")
+	}
+	for want, state := range map[string]TargetState{"Unknown": -1, "Complete": Complete, "NoSuchKind": NoSuchKind, "TooLarge": TooLarge} {
+		if got := state.String(); got != want {
+			t.Errorf("state %d is called %s, want %s", state, got, want)
+		}
+	}
+	if got := (TooLarge + 1).String(); got != "Unknown" {
+		t.Errorf("the state after the last is called %s", got)
+	}
+}
+
+func TestEachObject(t *testing.T) {
+	target := seen(newPod("a"), newPod("b"), newPod("c"))
+	var ids []types.UID
+	for id := range target.EachObject {
+		if ids = append(ids, id); id == "uid-b" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]types.UID{"uid-a", "uid-b"}, ids); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An uninstall that somebody else has left does not count as begun.
+func TestHasBegun(t *testing.T) {
+	for state, want := range map[ReleaseState]bool{ReleaseUninstalling: true, ReleaseDeployed: false, ReleaseGone: false} {
+		if got := (&Release{State: state, Begun: true}).HasBegun(); got != want {
+			t.Errorf("in state %d it has begun: %t", state, got)
+		}
+	}
+	if (&Release{State: ReleaseUninstalling}).HasBegun() {
+		t.Error("what others have begun counts")
+	}
+}
+
+// Whatever was read live, and in whatever order, a snapshot has it in its place, and keeps all else.
+func TestLiveObjectsOverlayAnySnapshot(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		names := rapid.SliceOfDistinct(rapid.StringMatching("[a-e][a-e]?"), rapid.ID)
+		namespace := rapid.SampledFrom([]string{"", "shop"}).Draw(rt, "namespace")
+		watched, want := Snapshot{seen(), seen()}, map[string]string{}
+		for _, name := range slices.Sorted(slices.Values(names.Draw(rt, "watched"))) {
+			watched[0].Objects = append(watched[0].Objects, newObject(namespace, name))
+			want[name] = "7"
+		}
+		found := map[Read]*Object{}
+		for _, name := range names.Draw(rt, "read") {
+			read := Read{Target: 0, Namespace: namespace, Name: name}
+			if found[read] = nil; rapid.Bool().Draw(rt, "there") {
+				o := newObject(namespace, name)
+				o.ResourceVersion = "8"
+				found[read] = &o
+			}
+			if delete(want, name); found[read] != nil {
+				want[name] = "8"
+			}
+		}
+		got, last := map[string]string{}, ""
+		for _, o := range watched.WithLive(found)[0].Objects {
+			if o.Name <= last {
+				rt.Fatalf("%s stands after %s", o.Name, last)
+			}
+			got[o.Name], last = o.ResourceVersion, o.Name
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("(-want +got):\n%s", diff)
+		}
+	})
+}
