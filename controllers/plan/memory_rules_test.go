@@ -147,11 +147,6 @@ func clone(h fortimers.Holds) fortimers.Holds {
 	return out
 }
 
-func version(o observed.Object, version string) observed.Object {
-	o.ResourceVersion = version
-	return o
-}
-
 func TestDeed(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"))
 	in.Spec.Limits = &v1alpha1.Limits{MaxActions: 1}

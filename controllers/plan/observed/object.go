@@ -103,7 +103,7 @@ type SeenIn struct {
 	Object Object
 }
 
-// ownObject is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
+// OwnObject is the object of a target at the version that conditions saw. Where they saw it as another resource only, such as an
 // Event of the other group that serves Events, it stays the target's own: requests are about what the rights are about.
 func (s Seen) OwnObject(own Object) Object {
 	for i := range s {
@@ -158,7 +158,7 @@ type Target struct {
 	Objects []Object
 }
 
-// eachObject goes through the objects of the target, by their UIDs.
+// EachObject goes through the objects of the target, by their UIDs.
 func (t *Target) EachObject(yield func(types.UID) bool) {
 	for i := range t.Objects {
 		if !yield(t.Objects[i].Identify()) {
@@ -187,14 +187,14 @@ func NestedString(value map[string]any, path ...string) string {
 	return s
 }
 
-// standsFor says that a value with the object's namespace and name stands for the object.
+// StandsFor says that a value with the object's namespace and name stands for the object.
 func (o *Object) StandsFor(value map[string]any) bool {
 	uid := NestedString(value, "metadata", "uid")
 	return NestedString(o.Value, "apiVersion") == NestedString(value, "apiVersion") && NestedString(o.Value, "kind") == NestedString(value, "kind") &&
 		(uid == "" || uid == string(o.UID))
 }
 
-// endsWithin reports whether an object is already terminating with a grace period that is not longer than grace.
+// EndsWithin reports whether an object is already terminating with a grace period that is not longer than grace.
 func (o *Object) EndsWithin(grace *int64) bool {
 	if !o.Terminating {
 		return false
