@@ -409,7 +409,7 @@ func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
 			problem.Hint = expr.SuggestSyntax(source, line, column)
 		}
 		if problem.Hint == "" {
-			problem.Hint = suggestLibraryFix(issue.Message)
+			problem.Hint = expr.SuggestLibraryFix(issue.Message, maxLoopNesting)
 		}
 		problems = append(problems, problem)
 	}

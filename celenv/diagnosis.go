@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 
@@ -59,10 +60,10 @@ func (d *diagnosis) convertCheckErrors(issues *cel.Issues) []*expr.Error {
 			}
 			d.describeUnknown(problem, at)
 		case at.Expr.Kind() == ast.CallKind:
-			problem.Hint = d.suggestOperandFix(at.Expr)
+			problem.Hint = cmp.Or(d.suggestMethod(at.Expr), d.suggestOperandFix(at.Expr))
 		}
 		if problem.Hint == "" {
-			problem.Hint = suggestLibraryFix(issue.Message)
+			problem.Hint = expr.SuggestLibraryFix(issue.Message, maxLoopNesting)
 		}
 		problems = append(problems, t.LocateError(problem, issue.ExprID))
 	}
@@ -156,7 +157,7 @@ func (d *diagnosis) describeUnknown(problem *expr.Error, at expr.Node) {
 		candidates = append(candidates, loop.AsComprehension().IterVar())
 	}
 	problem.Message = fmt.Sprintf("there is no target or variable %q", name)
-	if problem.Hint = expr.SuggestName(name, candidates); problem.Hint == "" {
+	if problem.Hint = cmp.Or(expr.SuggestConstant(name), expr.SuggestName(name, candidates)); problem.Hint == "" {
 		problem.Hint = fmt.Sprintf("add a target of this name, or write params.%s if it is a parameter", name)
 	}
 }
@@ -189,6 +190,15 @@ func (d *diagnosis) describeVariable(problem *expr.Error, parent ast.Expr) {
 			problem.Hint = "add it to variables, before what reads it"
 		}
 	}
+}
+
+// suggestMethod says what to write where a function that is called on a value, as in x.trim(), is called without one.
+func (d *diagnosis) suggestMethod(e ast.Expr) string {
+	function, isGlobal := d.scope.env.Functions()[e.AsCall().FunctionName()], func(o *decls.OverloadDecl) bool { return !o.IsMemberFunction() }
+	if e.AsCall().IsMemberFunction() || function == nil || slices.ContainsFunc(function.OverloadDecls(), isGlobal) {
+		return ""
+	}
+	return expr.SuggestMethod(function.Name())
 }
 
 // suggestOperandFix says what to write where the two operands of a call do not fit.
@@ -227,29 +237,4 @@ func (d *diagnosis) guessType(e ast.Expr) *types.Type {
 		return result
 	}
 	return types.DynType
-}
-
-// suggestLibraryFix says what to write instead of what cel-go itself found wrong. Empty when that is not known.
-func suggestLibraryFix(message string) string {
-	switch {
-	case strings.Contains(message, "token recognition error at: '="):
-		return "to compare, write =="
-	case strings.HasPrefix(message, "invalid duration"):
-		return `write it with the units h, m, s and ms; parseDuration("15d") knows days and weeks too`
-	case strings.HasPrefix(message, "invalid timestamp"):
-		return `write it as in timestamp("2006-01-02T15:04:05Z")`
-	case strings.Contains(message, "nesting limit"):
-		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", maxLoopNesting)
-	case strings.HasPrefix(message, "found no matching overload for '") && strings.Contains(message, "optional_type("):
-		return `a field after .? is optional: add .orValue(...), as in item.?status.phase.orValue("") == "Failed"`
-	case strings.HasPrefix(message, "found no matching overload for '_") && strings.Contains(message, "duration"):
-		return `a number has no unit: write a duration, as in duration("1h")`
-	case strings.HasPrefix(message, "found no matching overload for '@in' applied to") && strings.HasSuffix(message, ", string)'"):
-		return `in looks into a list or a map: write x == "a", or x.contains("a") for a part of a text`
-	case strings.Contains(message, "invalid argument to has() macro"):
-		return `has() takes a field: for a key, write "a/b" in x`
-	case strings.HasPrefix(message, "found no matching overload for '_"):
-		return "both sides must be of one type: convert one, with int(), double(), string() or timestamp()"
-	}
-	return ""
 }

@@ -4,19 +4,47 @@
 package expr
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 )
 
-// SuggestForeign says what to write instead of a function that other languages have, and this one does not. Empty when none is known.
+// SuggestForeign says what to write instead of a function that other languages have, and this one does not. Empty when none is known. A namespace
+// before the name does not count, and neither do upper case and underscores: strings.ToLower and to_lower are one.
 func SuggestForeign(function string) string {
-	function = strings.ToLower(function)
+	function = normalizeName(function[strings.LastIndexByte(function, '.')+1:])
 	for _, known := range foreignFunctions() {
 		for _, name := range strings.Fields(known.names) {
-			if strings.ToLower(name) == function {
+			if normalizeName(name) == function {
 				return known.hint
 			}
 		}
+	}
+	return ""
+}
+
+func normalizeName(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", "")) }
+
+// SuggestMethod says what to write instead of a call f(x) of a function that is called on a value: x.f().
+func SuggestMethod(function string) string {
+	switch function {
+	case "add", "format", "max", "min", "or", "sum":
+		return SuggestForeign(function)
+	}
+	return "write x." + function + "(...)"
+}
+
+// SuggestConstant says what to write instead of a name that is a constant or a namespace of other languages. Empty when it is none.
+func SuggestConstant(name string) string {
+	switch name {
+	case "nil", "None", "undefined":
+		return "write null; where a field may be missing, write !has(x.field)"
+	case "True", "TRUE":
+		return "write true"
+	case "False", "FALSE":
+		return "write false"
+	case "Math":
+		return "write math, as in math.greatest(a, b)"
 	}
 	return ""
 }
@@ -26,27 +54,77 @@ type foreign struct{ names, hint string }
 
 func foreignFunctions() []foreign {
 	return []foreign{
-		{"now today currentTime date", "write time: it is the moment of the evaluation"},
+		{"now today currentTime date timeNow timeNowUtc utcNow", "write time: it is the moment of the evaluation"},
+		{"since timeSince elapsed", "write age(x) of an object, or time - timestamp(x)"},
+		{"timeDiff timeBetween", "write timestamp(a) - timestamp(b)"},
+		{"timeAdd addDate", `write timestamp(x) + duration("1h")`},
+		{"timeBefore before isBefore timeAfter after isAfter", "compare moments with < and >, as in timestamp(x) < time"},
+		{"parse", "write timestamp(x), duration(x) or json.unmarshal(x)"},
+		{"parseTime timeParse parseDate toDate toTime strptime fromIsoFormat", "write timestamp(x)"},
 		{"len length count", "write size(x) or x.size()"},
-		{"any some", "write x.exists(e, ...)"},
-		{"every allMatch", "write x.all(e, ...)"},
+		{"max", "write math.greatest(a, b), or x.max() for a list"},
+		{"min", "write math.least(a, b), or x.min() for a list"},
+		{"sum", "write x.sum()"},
+		{"avg average mean", "write double(x.sum()) / double(x.size())"},
+		{"reduce fold", "write x.map(e, ...).sum(), or .min(), or .max()"},
+		{"round", "write math.round(x), where x is a double"},
+		{"ceil ceiling", "write math.ceil(x), where x is a double"},
+		{"floor", "write math.floor(x), where x is a double"},
+		{"trunc", "write math.trunc(x), where x is a double"},
+		{"abs", "write math.abs(x)"},
+		{"sqrt", "write math.sqrt(x)"},
+		{"add plus", "write a + b"},
+		{"subtract minus", "write a - b"},
+		{"multiply", "write a * b"},
+		{"divide", "write a / b"},
+		{"modulo mod", "write a % b"},
+		{"eq equal equals", "to compare, write =="},
+		{"ne neq notEqual", "to compare, write !="},
+		{"lt le lte gt ge gte", "to compare, write <, <=, > or >="},
+		{"and", "to join conditions, write &&"},
+		{"or", "to join conditions, write ||"},
+		{"not", `write !(...), as in !("a" in x)`},
+		{"iff ternary cond", "write condition ? a : b"},
+		{"exists any some", "write x.exists(e, ...)"},
+		{"all every allMatch", "write x.all(e, ...)"},
+		{"filter where select", "write x.filter(e, ...)"},
+		{"map forEach", "write x.map(e, ...)"},
+		{"flatMap", "write x.map(e, ...).flatten()"},
 		{"find", "write x.filter(e, ...)[0], or x.exists(e, ...)"},
-		{"match test regexMatch", `write x.matches("...")`},
+		{"head", "write x[0], or x.first(), which is optional"},
+		{"sorted", "write x.sort()"},
+		{"unique uniq dedupe", "write x.distinct()"},
+		{"append push concat", "write x + y, or x + [y] for a list"},
+		{"range", "write lists.range(n)"},
+		{"contains includes", "write x.contains(y) for a text, or y in x for a list"},
+		{"hasPrefix", "write x.startsWith(y)"},
+		{"hasSuffix", "write x.endsWith(y)"},
+		{"match test regexMatch regexpMatch patternMatch", `write x.matches("...")`},
 		{"get getOrDefault", `write x[?"key"].orValue("")`},
 		{"has hasKey containsKey", `write "key" in x; or has(x.key)`},
+		{"hasField isSet defined isDefined", "write has(x.field)"},
+		{"label labels getLabel getLabels", `write x.metadata.?labels[?"key"].orValue("")`},
+		{"annotation annotations getAnnotation getAnnotations", `write x.metadata.?annotations[?"key"].orValue("")`},
 		{"keys", `a map goes through its keys: write "key" in x, or x.exists(k, ...)`},
 		{"values", "write x.transformList(k, v, v)"},
 		{"lower toLower toLowerCase downcase", "write x.lowerAscii()"},
 		{"upper toUpper toUpperCase upcase", "write x.upperAscii()"},
-		{"strip", "write x.trim()"},
+		{"strip trimSpace", "write x.trim()"},
+		{"substr", "write x.substring(from, to)"},
+		{"replaceAll", "write x.replace(a, b)"},
+		{"format sprintf printf", `write "%s and %s".format([a, b])`},
 		{"isEmpty empty", "write x.size() == 0"},
 		{"isNull", "write !has(x.field)"},
+		{"typeOf isInstance", "write type(x) == string, as for other types"},
 		{"str toString", "write string(x)"},
 		{"parseInt toInt toNumber number", "write int(x)"},
 		{"parseFloat float toFloat", "write double(x)"},
-		{"days getDays weeks getWeeks", `write a duration, as in age(x) > parseDuration("7d")`},
+		{"parseQuantity toQuantity", "write quantity(x)"},
+		{"parseJson jsonParse fromJson loads unmarshal", "write json.unmarshal(x)"},
+		{"toJson jsonEncode stringify dumps marshal", "write json.marshal(x)"},
+		{"days getDays weeks getWeeks timedelta", `write a duration, as in age(x) > parseDuration("7d")`},
 		{"hours minutes", `write a duration, as in duration("3h")`},
-		{"coalesce default ifNull", "write x.?field.orValue(...)"},
+		{"coalesce default ifNull notNull", "write x.?field.orValue(...)"},
 	}
 }
 
@@ -62,6 +140,7 @@ func foreignSyntaxes() []foreignSyntax {
 		{regexp.MustCompile(`^or\b`), "to join conditions, write ||"},
 		{regexp.MustCompile(`^(is|eq)\b`), "to compare, write =="},
 		{regexp.MustCompile(`^(not in|not)\b`), `write !(...), as in !("a" in x)`},
+		{regexp.MustCompile(`^if\b`), "write condition ? a : b"},
 		{regexp.MustCompile(`^=~`), `write x.matches("...")`},
 		{regexp.MustCompile(`^~`), `write x.matches("...")`},
 	}
@@ -112,4 +191,30 @@ func IsOptionalMetadata(field string) bool {
 	default:
 		return false
 	}
+}
+
+// SuggestLibraryFix says what to write instead of what cel-go itself found wrong, where so many loops may stand in one another. Empty when that is
+// not known.
+func SuggestLibraryFix(message string, loops int) string {
+	switch {
+	case strings.Contains(message, "token recognition error at: '="):
+		return "to compare, write =="
+	case strings.HasPrefix(message, "invalid duration"):
+		return `write it with the units h, m, s and ms; parseDuration("15d") knows days and weeks too`
+	case strings.HasPrefix(message, "invalid timestamp"):
+		return `write it as in timestamp("2006-01-02T15:04:05Z")`
+	case strings.Contains(message, "nesting limit"):
+		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", loops)
+	case strings.HasPrefix(message, "found no matching overload for '") && strings.Contains(message, "optional_type("):
+		return `a field after .? is optional: add .orValue(...), as in item.?status.phase.orValue("") == "Failed"`
+	case strings.HasPrefix(message, "found no matching overload for '_") && strings.Contains(message, "duration"):
+		return `a number has no unit: write a duration, as in duration("1h")`
+	case strings.HasPrefix(message, "found no matching overload for '@in' applied to") && strings.HasSuffix(message, ", string)'"):
+		return `in looks into a list or a map: write x == "a", or x.contains("a") for a part of a text`
+	case strings.Contains(message, "invalid argument to has() macro"):
+		return `has() takes a field: for a key, write "a/b" in x`
+	case strings.HasPrefix(message, "found no matching overload for '_"):
+		return "both sides must be of one type: convert one, with int(), double(), string() or timestamp()"
+	}
+	return ""
 }
