@@ -137,7 +137,7 @@ func (b *builder) addInvalid(path, value, detail string) {
 func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 	s := &scope{left: b.compiler.scale.NewAllowance(), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
-	}, parameters: spec.Declared, sure: expr.SureLabels{}}
+	}, parameters: spec.Declared, sure: expr.SureLookups{}}
 	var names []string
 	for i := range spec.Targets {
 		target := &spec.Targets[i]
@@ -145,7 +145,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "is a built-in name of expressions: choose another name")
 			continue
 		}
-		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), target.ListSureLabels()
+		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), expr.LookUpLabels(target.ListSureLabels())
 		if target.IsIncluded() {
 			names = append(names, target.Name)
 		}
@@ -253,8 +253,8 @@ type scope struct {
 	hidden map[string]string
 	// parameters are those of the template; nil where there is none, so that any may be given.
 	parameters []string
-	// sure are the labels that objects certainly have.
-	sure expr.SureLabels
+	// sure are the lookups that never err, because all objects have what they look up.
+	sure expr.SureLookups
 }
 
 // Why a name cannot be read.

@@ -102,3 +102,27 @@ func TestNoWarningOfSelectedLabels(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// What the list of a rule is filtered by needs no test in what follows: the items have passed it.
+func TestFiltersOfForEachGuardTheItem(t *testing.T) {
+	const lookup = `item.metadata.annotations["x"] == "y"`
+	hint := `rules[0].when: write item.metadata.?annotations[?"x"].orValue("")`
+	for forEach, want := range map[string]string{
+		`pods.items.filter(p, has(p.metadata.annotations) && "x" in p.metadata.annotations)`: "",
+		`pods.items.filter(p, p.metadata.?annotations[?"x"].hasValue())`:                     "",
+		`pods.items.filter(p, "x" in p.metadata.annotations).filter(q, q.spec.y)`:            "",
+		`variables.pods.filter(p, "x" in p.metadata.annotations)`:                            "",
+		`pods.items.filter(p, has(p.metadata.annotations))`:                                  hint,
+		`pods.items.filter(p, "z" in p.metadata.annotations)`:                                hint,
+		`pods.items.filter(p, "x" in p.metadata.annotations) + nodes.items`:                  hint,
+	} {
+		w := podWork([]string{"pods: pods.items"}, v1alpha1.Rule{Name: "r", ForEach: forEach, When: lookup})
+		got := ""
+		for _, warning := range compileWork(t, budget.Limits{}, w).Warnings() {
+			got += warning.Path + ": " + warning.Hint
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", forEach, got, want)
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	delete(item.hidden, nameItem)
 	delete(item.hidden, nameObject)
 	if p.own = item.findIteratedTargets(p.forEach); p.forEach != nil && p.forEach.listsObjects {
-		item.sure = outer.sure.WithItem(nameItem, p.own)
+		item.sure = outer.sure.WithItem(nameItem, p.own, p.forEach.tree)
 	}
 	for _, v := range r.Variables {
 		item.hidden[prefixVariables+v.Name] = hiddenLater

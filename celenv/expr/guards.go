@@ -103,7 +103,7 @@ const maxShown = 512
 // name before.
 //
 // What is sure needs no guard: a label that each object of a list has, in a loop over it or what is filtered of it, or as an item of it.
-func (t *Tree) FindUnguarded(path string, sure SureLabels) []Warning {
+func (t *Tree) FindUnguarded(path string, sure SureLookups) []Warning {
 	var found []Warning
 	loops := sureLoops{sure: sure}
 	var visit func(e ast.Expr, guarded map[string]bool)
@@ -125,7 +125,7 @@ func (t *Tree) FindUnguarded(path string, sure SureLabels) []Warning {
 			loop := e.AsComprehension()
 			visit(loop.IterRange(), guarded)
 			visit(loop.AccuInit(), guarded)
-			loops.bound = append(loops.bound, boundObject{loop.IterVar(), loops.listKeys(loop.IterRange())})
+			loops.bound = append(loops.bound, boundObject{loop.IterVar(), loops.listLookups(loop.IterRange())})
 			visit(loop.LoopStep(), guarded)
 			loops.bound = loops.bound[:len(loops.bound)-1]
 			visit(loop.Result(), guarded)
@@ -153,64 +153,99 @@ func (t *Tree) FindUnguarded(path string, sure SureLabels) []Warning {
 	return found
 }
 
-// SureLabels are the keys of labels that the objects of a target have, by the name of the target, or the item of a rule, by the name item.
-type SureLabels map[string][]string
+// SureLookups are the lookups that never err on the objects of a target, by the name of the target, or on the item of a rule, by the name item.
+// Each is written as it follows the object: .metadata.labels["x"].
+type SureLookups map[string][]string
 
-// WithItem is the labels, and with the name those that the objects of all these targets have.
-func (s SureLabels) WithItem(name string, targets []string) SureLabels {
-	if len(s) == 0 || len(targets) == 0 {
-		return s
+// LookUpLabels gives the lookups of labels with these keys.
+func LookUpLabels(keys []string) []string {
+	lookups := make([]string, len(keys))
+	for i, key := range keys {
+		lookups[i] = ".metadata.labels[" + strconv.Quote(key) + "]"
 	}
-	var keys []string
-	for _, key := range s[targets[0]] {
-		if !slices.ContainsFunc(targets, func(target string) bool { return !slices.Contains(s[target], key) }) {
-			keys = append(keys, key)
+	return lookups
+}
+
+// WithItem is the lookups, and with the name those that are sure on what a list gives: a list of objects of all these targets.
+func (s SureLookups) WithItem(name string, targets []string, list *Tree) SureLookups {
+	loops := sureLoops{sure: s}
+	sure := loops.listLookups(list.Root)
+	if len(targets) > 0 {
+		for _, lookup := range s[targets[0]] {
+			if !slices.ContainsFunc(targets, func(target string) bool { return !slices.Contains(s[target], lookup) }) {
+				sure = append(sure, lookup)
+			}
 		}
 	}
-	all := maps.Clone(s)
-	all[name] = keys
+	if len(sure) == 0 {
+		return s
+	}
+	all := make(SureLookups, len(s)+1)
+	maps.Copy(all, s)
+	all[name] = sure
 	return all
 }
 
 // sureLoops is what is sure within loops: the names that they bind hide others.
 type sureLoops struct {
-	sure  SureLabels
+	sure  SureLookups
 	bound []boundObject
 }
 
 type boundObject struct {
-	name string
-	keys []string
+	name    string
+	lookups []string
 }
 
-// listKeys are the keys that each object of a list has, if that is one of a target, or what is filtered of it.
-func (s *sureLoops) listKeys(list ast.Expr) []string {
+// listLookups are the lookups that never err on what a list gives, if that is the list of a target, what is filtered of one, or a sum of such lists.
+func (s *sureLoops) listLookups(list ast.Expr) []string {
 	switch e := list; e.Kind() {
 	case ast.SelectKind:
 		if operand := e.AsSelect().Operand(); e.AsSelect().FieldName() == "items" && operand.Kind() == ast.IdentKind {
-			return s.sure[operand.AsIdent()]
+			return slices.Clip(s.findSure(operand.AsIdent()))
+		}
+	case ast.CallKind:
+		if call := e.AsCall(); call.FunctionName() == operators.Add {
+			right := s.listLookups(call.Args()[1])
+			return slices.DeleteFunc(slices.Clone(s.listLookups(call.Args()[0])), func(lookup string) bool { return !slices.Contains(right, lookup) })
 		}
 	case ast.ComprehensionKind:
-		if isFilter(e.AsComprehension()) {
-			return s.listKeys(e.AsComprehension().IterRange())
+		if loop := e.AsComprehension(); isFilter(loop) {
+			sure := s.listLookups(loop.IterRange())
+			for _, guard := range collectGuards(loop.LoopStep().AsCall().Args()[0], operators.LogicalAnd) {
+				if name, lookup := splitObject(guard); name == loop.IterVar() {
+					sure = append(sure, lookup)
+				}
+			}
+			return sure
 		}
 	}
 	return nil
 }
 
-// isSure says that a lookup is of a label that is there.
+// isSure says that a lookup is of a label or an annotation that is there.
 func (s *sureLoops) isSure(l lookup) bool {
-	name, found := strings.CutSuffix(l.labels, ".metadata.labels")
-	if !found {
-		return false
-	}
-	keys := s.sure[name]
-	for _, b := range s.bound {
+	name, lookup := splitObject(l.labels + "[" + l.key + "]")
+	return slices.Contains(s.findSure(name), lookup)
+}
+
+// findSure gives the lookups that are sure on what a name stands for.
+func (s *sureLoops) findSure(name string) []string {
+	for _, b := range slices.Backward(s.bound) {
 		if b.name == name {
-			keys = b.keys
+			return b.lookups
 		}
 	}
-	return slices.ContainsFunc(keys, func(key string) bool { return strconv.Quote(key) == l.key })
+	return s.sure[name]
+}
+
+// splitObject splits the text of a path into the name with which it begins, and the rest.
+func splitObject(path string) (name, rest string) {
+	end := strings.IndexAny(path, ".[")
+	if end < 0 {
+		return path, ""
+	}
+	return path[:end], path[end:]
 }
 
 // collectGuards collects the keys whose presence a chain of && has tested, or a chain of || the absence.

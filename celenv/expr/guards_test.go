@@ -15,7 +15,7 @@ func TestFindUnguarded(t *testing.T) {
 	cases := map[string]struct {
 		source string
 		want   []string
-		sure   SureLabels
+		sure   SureLookups
 	}{
 		"Index":              {`a.metadata.labels["x"] == ""`, []string{`write a.metadata.?labels[?"x"].orValue("")`}, nil},
 		"Field":              {`a.metadata.annotations.x == ""`, []string{`write a.metadata.?annotations[?"x"].orValue("")`}, nil},
@@ -41,12 +41,18 @@ func TestFindUnguarded(t *testing.T) {
 		"Behind an optional":  {`a.metadata.?labels.x.hasValue() && a.metadata.labels.x == ""`, nil, nil},
 		"Optional of another": {`a.metadata.?annotations[?"x"].hasValue() && a.metadata.labels.x == ""`, []string{`write a.metadata.?labels[?"x"].orValue("")`}, nil},
 		"Optional, not there": {`a.metadata.?labels[?"x"].hasValue() || a.metadata.labels.x == ""`, []string{`write a.metadata.?labels[?"x"].orValue("")`}, nil},
-		"Sure item":           {`item.metadata.labels.x == "" && item.metadata.labels["y"] == ""`, []string{`write item.metadata.?labels[?"y"].orValue("")`}, SureLabels{"item": {"x"}}},
-		"Sure annotation":     {`item.metadata.annotations.x == ""`, []string{`write item.metadata.?annotations[?"x"].orValue("")`}, SureLabels{"item": {"x"}}},
-		"Sure in a loop":      {`a.items.filter(i, i.spec.y).all(i, i.metadata.labels.x == "")`, nil, SureLabels{"a": {"x"}}},
-		"Sure in another":     {`b.items.all(i, a.items.exists(j, i.metadata.labels.x == ""))`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, SureLabels{"a": {"x"}}},
-		"Hidden by a loop":    {`b.items.all(item, item.metadata.labels.x == "")`, []string{`write item.metadata.?labels[?"x"].orValue("")`}, SureLabels{"item": {"x"}}},
-		"Of what they become": {`a.items.map(i, i.spec.template).all(i, i.metadata.labels.x == "")`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, SureLabels{"a": {"x"}}},
+		"Sure item":           {`item.metadata.labels.x == "" && item.metadata.labels["y"] == ""`, []string{`write item.metadata.?labels[?"y"].orValue("")`}, SureLookups{"item": LookUpLabels([]string{"x"})}},
+		"Sure annotation":     {`item.metadata.annotations.x == ""`, []string{`write item.metadata.?annotations[?"x"].orValue("")`}, SureLookups{"item": LookUpLabels([]string{"x"})}},
+		"Sure in a loop":      {`a.items.filter(i, i.spec.y).all(i, i.metadata.labels.x == "")`, nil, SureLookups{"a": LookUpLabels([]string{"x"})}},
+		"Sure in another":     {`b.items.all(i, a.items.exists(j, i.metadata.labels.x == ""))`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, SureLookups{"a": LookUpLabels([]string{"x"})}},
+		"Hidden by a loop":    {`b.items.all(item, item.metadata.labels.x == "")`, []string{`write item.metadata.?labels[?"x"].orValue("")`}, SureLookups{"item": LookUpLabels([]string{"x"})}},
+		"Of what they become": {`a.items.map(i, i.spec.template).all(i, i.metadata.labels.x == "")`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, SureLookups{"a": LookUpLabels([]string{"x"})}},
+		"Filtered before":     {`a.items.filter(o, has(o.metadata.labels.x)).map(i, i.metadata.labels.x) == []`, nil, nil},
+		"Filtered by another": {`a.items.filter(o, has(o.metadata.labels.y)).map(i, i.metadata.labels.x) == []`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, nil},
+		"Of what is inside":   {`a.items.filter(o, has(o.spec.metadata.labels.x)).all(i, i.metadata.labels.x == "")`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, nil},
+		"Sure inside":         {`a.items.filter(o, has(o.spec.metadata.labels.x)).all(i, i.spec.metadata.labels.x == "")`, nil, nil},
+		"Sure annotations":    {`item.metadata.annotations.x == ""`, nil, SureLookups{"item": {`.metadata.annotations["x"]`}}},
+		"Hidden list":         {`b.items.all(a, a.items.all(i, i.metadata.labels.x == ""))`, []string{`write i.metadata.?labels[?"x"].orValue("")`}, SureLookups{"a": LookUpLabels([]string{"x"})}},
 		"Guard in the loop":   {`a.items.all(i, has(i.metadata.labels.x) && i.metadata.labels.x == "")`, nil, nil},
 	}
 	for name, tc := range cases {
@@ -65,18 +71,40 @@ func TestFindUnguarded(t *testing.T) {
 	}
 }
 
-// An item has what the objects of all its targets have.
-func TestSureLabelsWithItem(t *testing.T) {
-	of := SureLabels{"a": {"x", "y"}, "b": {"y", "z"}}
+// An item has what the objects of all its targets have, and what the filters of its list have tested.
+func TestSureLookupsWithItem(t *testing.T) {
+	x, y, z, note := `.metadata.labels["x"]`, `.metadata.labels["y"]`, `.metadata.labels["z"]`, `.metadata.annotations["n"]`
+	of := SureLookups{"a": {x, y}, "b": {y, z}}
 	for _, tc := range []struct {
+		list          string
 		targets, want []string
-	}{{[]string{"a"}, []string{"x", "y"}}, {[]string{"a", "b"}, []string{"y"}}, {[]string{"a", "c"}, nil}, {nil, nil}} {
-		if got := of.WithItem("item", tc.targets)["item"]; !cmp.Equal(tc.want, got) {
-			t.Errorf("%v: %v", tc.targets, got)
+	}{
+		{"v", []string{"a"}, []string{x, y}},
+		{"v", []string{"a", "b"}, []string{y}},
+		{"v", []string{"a", "c"}, nil},
+		{"v", nil, nil},
+		{"a.items", nil, []string{x, y}},
+		{"a.items + b.items", nil, []string{y}},
+		{`c.items.filter(p, has(p.metadata.annotations) && "n" in p.metadata.annotations)`, nil, []string{`.metadata["annotations"]`, note}},
+		{`c.items.filter(p, p.metadata.?annotations[?"n"].hasValue())`, nil, []string{note}},
+		{`v.filter(p, "n" in p.metadata.annotations)`, []string{"b"}, []string{note, y, z}},
+		{`c.items.filter(p, "n" in p.metadata.annotations).filter(q, has(q.metadata.labels.x))`, nil, []string{note, x}},
+		{`c.items.filter(p, "n" in p.metadata.annotations) + d.items.filter(q, "n" in q.metadata.annotations)`, nil, []string{note}},
+		{`c.items.filter(p, "n" in p.metadata.annotations) + d.items`, nil, nil},
+		{`c.items.filter(p, "n" in p.metadata.annotations || p.spec.y)`, nil, nil},
+		{`c.items.filter(p, !("n" in p.metadata.annotations))`, nil, nil},
+		{`c.items.filter(p, d.items.exists(q, "n" in q.metadata.annotations))`, nil, nil},
+		{`c.items.filter(p, d.items.exists(p, "n" in p.metadata.annotations))`, nil, nil},
+		{`c.items.filter(p, "n" in other.metadata.annotations)`, nil, nil},
+		{`c.items.filter(p, "n" in p.metadata.annotations).map(p, p.spec.template)`, nil, nil},
+		{`c.items.map(p, "n" in p.metadata.annotations, p.spec.template)`, nil, nil},
+	} {
+		if got := of.WithItem("item", tc.targets, parse(t, tc.list))["item"]; !cmp.Equal(tc.want, got) {
+			t.Errorf("%s, %v: %q, want %q", tc.list, tc.targets, got, tc.want)
 		}
 	}
-	if len(of) != 2 {
-		t.Error("what is sure for one rule is so for others")
+	if len(of) != 2 || len(of["a"]) != 2 || of["a"][1] != y {
+		t.Errorf("what is sure for one rule is so for others: %v", of)
 	}
 }
 
