@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -137,6 +140,80 @@ func TestWhatWasFoundGoneIsRemembered(t *testing.T) {
 			e, known := b.pass.mem.Overlay["uid-a"]
 			if known != tc.gone || known && (!e.Gone || !slices.Equal(e.Before, []string{"1"})) || len(b.pass.mem.Overlay) > 1 {
 				t.Errorf("remembered is %+v", b.pass.mem.Overlay)
+			}
+		})
+	}
+}
+
+// An object that changes before its deletion (409) is decided again in the same batch: with its new group, and with what the batch has deleted
+// since. A request that the API server refused counts for no limit.
+func TestLimitsPerGroupAfterAConflict(t *testing.T) {
+	ofGroup := func(name, phase, group string) *unstructured.Unstructured {
+		p := aPod(name, phase)
+		p.SetLabels(map[string]string{"group": group})
+		return p
+	}
+	replaced := ofGroup("a", "Succeeded", "x")
+	replaced.SetUID("second")
+	for name, tc := range map[string]struct {
+		reason   string
+		perGroup int64
+		pods     []*unstructured.Unstructured
+		// changed is what a Pod has become when its deletion arrives, and later are those that are there in the next pass.
+		changed *unstructured.Unstructured
+		later   []*unstructured.Unstructured
+		// first and last are the Pods that are left after the first pass and the last.
+		first, last []string
+		ready       string
+	}{
+		"OverTheLimit": {
+			reason: "its new group has no room left", perGroup: 1, pods: []*unstructured.Unstructured{ofGroup("a", "Succeeded", "x"), ofGroup("b", "Succeeded", "y")},
+			changed: ofGroup("b", "Succeeded", "x"), first: []string{"b"}, last: []string{"b"}, ready: v1alpha1.ReasonLimitExceeded,
+		},
+		"RoomInTheOther": {
+			reason: "its new group has room", perGroup: 1, pods: []*unstructured.Unstructured{ofGroup("a", "Succeeded", "x"), ofGroup("b", "Succeeded", "y")},
+			changed: ofGroup("b", "Succeeded", "z"), ready: v1alpha1.ReasonNothingToDo,
+		},
+		"Again": {
+			reason: "it counts once", perGroup: 2, pods: []*unstructured.Unstructured{ofGroup("a", "Succeeded", "x"), ofGroup("b", "Succeeded", "x")},
+			changed: ofGroup("a", "Succeeded", "x"), ready: v1alpha1.ReasonNothingToDo,
+		},
+		"Replaced": {
+			reason: "only the one that was deleted counts", perGroup: 2, pods: []*unstructured.Unstructured{ofGroup("a", "Succeeded", "x"), ofGroup("b", "Succeeded", "x")},
+			changed: replaced, ready: v1alpha1.ReasonNothingToDo,
+		},
+		"Spared": {
+			reason: "one that is no longer wanted counts for none", perGroup: 3, pods: []*unstructured.Unstructured{ofGroup("a", "Succeeded", "x"), ofGroup("b", "Succeeded", "x")},
+			changed: ofGroup("a", "Running", "x"), later: []*unstructured.Unstructured{ofGroup("c", "Succeeded", "x"), ofGroup("d", "Succeeded", "x")},
+			first: []string{"a"}, last: []string{"a"}, ready: v1alpha1.ReasonNothingToDo,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(deletes())
+			c.Spec.Rules[0].GroupBy = "item.metadata.labels.group"
+			c.Spec.Limits = &v1alpha1.Limits{PerGroup: tc.perGroup}
+			r := newRig(t, c, tc.pods...)
+			conflicts := 0
+			r.pods.answer = func(_, name string) *apierrors.StatusError {
+				if name == tc.changed.GetName() && conflicts == 0 {
+					conflicts++
+					r.pods.keep(tc.changed)
+				}
+				return nil // the precondition of the request fails
+			}
+			r.pass()
+			if got := r.pods.names(); conflicts != 1 || !slices.Equal(got, tc.first) {
+				t.Errorf("%s: after %d conflicts there are %v, want %v", tc.reason, conflicts, got, tc.first)
+			}
+			for _, p := range tc.later {
+				r.pods.put(p)
+			}
+			r.try(3, time.Minute)
+			if got := r.pods.names(); !slices.Equal(got, tc.last) {
+				t.Errorf("%s: in the end there are %v, want %v", tc.reason, got, tc.last)
+			}
+			if ready := meta.FindStatusCondition(r.cleaner().Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != tc.ready {
+				t.Errorf("%s: it says %+v, want %s", tc.reason, ready, tc.ready)
 			}
 		})
 	}
