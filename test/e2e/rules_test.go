@@ -121,6 +121,41 @@ func TestARuleKeepsTheNewestOfEachGroup(t *testing.T) {
 	})
 }
 
+// leave counts all items of a group that remain: those that do not match, and those that are spared; not those that another rule deletes.
+func TestARuleLeavesSoManyOfEachGroup(t *testing.T) {
+	l := parallel(t)
+	for _, n := range []string{"1", "2", "3"} {
+		l.labelled(map[string]string{"app": "x", "n": n, "state": "unused"}, "x"+n)
+		l.labelled(map[string]string{"app": "y", "n": n, "state": "unused"}, "y"+n)
+		l.labelled(map[string]string{"app": "z", "n": n, "state": "unused"}, "z"+n)
+	}
+	l.labelled(map[string]string{"app": "y", "n": "4", "state": "used"}, "y4")
+	l.labelled(map[string]string{"app": "y", "n": "5", "state": "used"}, "y5")
+	l.labelled(map[string]string{"app": "z", "n": "4", "state": "broken"}, "z4")
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring`+shopMaps+`
+  rules:
+  - name: unused
+    forEach: maps.items
+    when: item.data.state == "unused"
+    groupBy: item.data.app
+    orderBy: [{expression: int(item.data.n)}]
+    leave: 2
+    unless: item.metadata.name == "x1"
+    actions: [{delete: {}}]
+  - name: broken
+    forEach: maps.items
+    when: item.data.state == "broken"
+    actions: [{delete: {}}]`))
+	l.leaves("x1", "x3", "y4", "y5", "z2", "z3")
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+
+	cm := &corev1.ConfigMap{} // one of two that are left is used no longer: it stays, and a new one lets it go
+	l.update(cm, "y4", func() { cm.Data["state"] = "unused" })
+	l.labelled(map[string]string{"app": "y", "n": "6", "state": "used"}, "y6")
+	l.leaves("x1", "x3", "y5", "y6", "z2", "z3")
+}
+
 func TestARuleWaitsUntilItHasHeldForLongEnough(t *testing.T) {
 	l := parallel(t)
 	l.labelled(map[string]string{"state": "done"}, "a", "b")
