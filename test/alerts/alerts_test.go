@@ -4,6 +4,7 @@
 package alerts
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/vtex/cleaner/test/sink"
 )
@@ -326,13 +328,15 @@ func tooLarge(r *rig) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	for n := range 60 {
+	var errs [60]error
+	workqueue.ParallelizeUntil(r.Context(), 8, len(errs), func(n int) {
 		m := &corev1.ConfigMap{ // no two have a text that they could share
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("large-", n), Labels: map[string]string{"app": "large"}}, Data: map[string]string{"text": strings.Repeat(fmt.Sprintf("%08d", n), 100<<10)},
 		}
-		if _, err := client.CoreV1().ConfigMaps("shop").Create(r.Context(), m, metav1.CreateOptions{}); err != nil {
-			r.Fatal(err)
-		}
+		_, errs[n] = client.CoreV1().ConfigMaps("shop").Create(r.Context(), m, metav1.CreateOptions{})
+	})
+	if err := errors.Join(errs[:]...); err != nil {
+		r.Fatal(err)
 	}
 	r.apply(cleaner("large", `when: item.data.text == "", actions: [{delete: {}}]`))
 	r.scrape("a watch is ended", func(s samples) bool { ended, _ := s.sum("cleaner_watches_too_large_total"); return ended > 0 })

@@ -57,7 +57,9 @@ type timeline struct {
 	engine *promql.Engine
 	rules  map[string]*rules.AlertingRule
 	now    time.Time
-	shown  samples // by the target, until it shows others
+	// selectors are those of all rules and of the dashboard. Only what one of them selects is stored: a scrape has many times as much.
+	selectors [][]*labels.Matcher
+	shown     samples // by the target, until it shows others, of what is stored
 	// seen are all series that were ever shown.
 	seen samples
 	// honor is honorLabels of the ServiceMonitor.
@@ -68,9 +70,16 @@ type timeline struct {
 
 func newTimeline(t *testing.T, of []rule, honor bool) *timeline {
 	t.Helper()
+	var selectors [][]*labels.Matcher
+	for _, r := range of {
+		selectors = append(selectors, selectorsOf(t, r.Expr)...)
+	}
+	for _, q := range readDashboard(t) {
+		selectors = append(selectors, selectorsOf(t, q.expr)...)
+	}
 	p := parser.NewParser(parser.Options{})
 	tl := &timeline{
-		t: t, db: teststorage.New(t), rules: map[string]*rules.AlertingRule{}, seen: samples{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), honor: honor,
+		t: t, selectors: selectors, db: teststorage.New(t), rules: map[string]*rules.AlertingRule{}, seen: samples{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), honor: honor,
 		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 10_000_000, Timeout: time.Minute, EnableAtModifier: true, EnableNegativeOffset: true, Parser: p}),
 	}
 	for _, r := range of {
@@ -166,13 +175,18 @@ func (tl *timeline) addMetric(out samples, name string, m *dto.Metric) {
 // show has the target show other samples from now on; nil: it cannot be scraped.
 func (tl *timeline) show(s samples) {
 	tl.t.Helper()
-	gone := samples{}
+	stored, gone := samples{}, samples{}
+	for id, one := range s {
+		if slices.ContainsFunc(tl.selectors, func(matchers []*labels.Matcher) bool { return selects(matchers, one.labels) }) {
+			stored[id] = one
+		}
+	}
 	for id, one := range tl.shown {
-		if _, still := s[id]; !still {
+		if _, still := stored[id]; !still {
 			gone[id] = sample{one.labels, math.Float64frombits(value.StaleNaN)}
 		}
 	}
-	tl.shown = s
+	tl.shown = stored
 	maps.Copy(tl.seen, s)
 	tl.step(gone)
 }
@@ -234,21 +248,29 @@ func (tl *timeline) ask(query string) (promql.Vector, error) {
 // unseen are the selectors of a query that select no series which was ever shown.
 func (tl *timeline) unseen(query string) (out []string) {
 	tl.t.Helper()
-	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
-	if err != nil {
-		tl.t.Fatalf("%s: %v", query, err)
-	}
-	for _, matchers := range parser.ExtractSelectors(expr) {
-		selects := func(ls labels.Labels) bool {
-			return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
-		}
+	for _, matchers := range selectorsOf(tl.t, query) {
 		found := false
 		for _, one := range tl.seen {
-			found = found || selects(one.labels)
+			found = found || selects(matchers, one.labels)
 		}
 		if !found {
 			out = append(out, fmt.Sprint(matchers))
 		}
 	}
 	return out
+}
+
+// selectorsOf are the selectors of a query.
+func selectorsOf(t *testing.T, query string) [][]*labels.Matcher {
+	t.Helper()
+	expr, err := parser.NewParser(parser.Options{}).ParseExpr(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return parser.ExtractSelectors(expr)
+}
+
+// selects says that a selector selects a series.
+func selects(matchers []*labels.Matcher, ls labels.Labels) bool {
+	return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(ls.Get(m.Name)) })
 }
