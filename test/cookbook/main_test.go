@@ -99,7 +99,7 @@ func (e *env) grant(ctx context.Context) error {
 	if out, err := e.Kubectl(ctx, args...); err != nil {
 		return fmt.Errorf("cannot grant what the recipes need: %w\n%s", err, out)
 	}
-	for _, kind := range []string{"leases.coordination.k8s.io", "namespaces", "pipelineruns.tekton.dev"} {
+	for _, kind := range []string{"leases.coordination.k8s.io", "namespaces", "pipelineruns.tekton.dev", "taskruns.tekton.dev"} {
 		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, err := e.Kubectl(ctx, "auth", "can-i", "delete", kind, "--all-namespaces", "--as="+operator.User)
 			return err == nil, nil // it exits with 1 for no

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,6 +53,7 @@ func plays() map[string]play {
 		"old-release-revisions": {stage: releaseRecords},
 		"old-replicasets":       {stage: replicaSets},
 		"old-revisions":         {objects: revisions()},
+		"old-taskruns":          {objects: taskRuns()},
 		"stale-leases":          {objects: leases},
 	}
 }
@@ -123,6 +125,33 @@ kind: PipelineRun
 metadata: {name: running}
 spec: {pipelineRef: {name: build}}
 status: {startTime: "2020-01-01T00:00:00Z", conditions: [{type: Succeeded, status: Unknown}]}`), "\n---")
+}
+
+// taskRuns are five of one Task, of which two are old enough and beyond three in all; two of another one, which are left although they are old.
+func taskRuns() string {
+	const run = `
+apiVersion: tekton.dev/v1
+kind: TaskRun
+metadata: {name: %s}
+spec: {taskRef: {name: %s}}
+status: {podName: a, startTime: "2020-01-01T00:00:00Z"%s, conditions: [{type: Succeeded, status: "%s"}]}`
+	var texts []string
+	for _, one := range []struct{ name, task, finished, succeeded string }{
+		{name: "go-scan-1", task: "scan", finished: "2020-01-02T00:00:00Z", succeeded: "True"},
+		{name: "go-scan-2", task: "scan", finished: "2020-01-03T00:00:00Z", succeeded: "False"},
+		{name: "scan-3", task: "scan", finished: "2020-01-04T00:00:00Z", succeeded: "True"},
+		{name: "scan-4", task: "scan", finished: time.Now().UTC().Format(time.RFC3339), succeeded: "True"},
+		{name: "scan-5", task: "scan", succeeded: "Unknown"},
+		{name: "lint-1", task: "lint", finished: "2020-01-02T00:00:00Z", succeeded: "True"},
+		{name: "lint-2", task: "lint", finished: "2020-01-03T00:00:00Z", succeeded: "True"},
+	} {
+		at := ""
+		if one.finished != "" {
+			at = fmt.Sprintf(", completionTime: %q", one.finished)
+		}
+		texts = append(texts, fmt.Sprintf(run, one.name, one.task, at, one.succeeded))
+	}
+	return strings.Join(texts, "\n---")
 }
 
 // revisions are five of one Configuration without a route, of which two are beyond three; and one with a route.
