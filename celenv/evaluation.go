@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/hoist"
 )
 
 // Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and kept for the
@@ -90,6 +91,10 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
 			p.fixed.BeginEvaluation(p.fixedParts, &e.sharedBudget)
+			if in.Kept != nil {
+				copy(e.memos, in.Kept.memos)
+				p.fixed.RestoreValues(in.Kept.fixed)
+			}
 			p.fixedAhead.BeginEvaluation(p.fixedParts, &e.ahead.sharedBudget)
 			e.ahead.of = e
 			e.ahead.resetForesight()
@@ -232,4 +237,22 @@ func (e *Evaluation) readVariable(v *variable, m *memo, from *budget.Budget) any
 		m.stopped = &expr.Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
 	}
 	return e.readVariable(v, m, from)
+}
+
+// Kept is what an evaluation has found out that does not change with the time, for another one of the same Programs.
+type Kept struct {
+	memos []memo
+	fixed hoist.Kept
+}
+
+// KeepValues returns what the evaluation has found out, and about how many bytes that takes. It serves evaluations that see the same targets, but
+// for those that only forEach has read.
+func (e *Evaluation) KeepValues() (*Kept, int64) {
+	k := &Kept{memos: append([]memo(nil), e.memos...), fixed: e.p.fixed.KeptValues()}
+	for _, v := range e.p.variables {
+		if m := &k.memos[v.slot]; v.expression.readsTime || m.value == nil {
+			*m = memo{}
+		}
+	}
+	return k, e.p.meter.Held.CountLasting()
 }

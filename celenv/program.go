@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -61,6 +62,8 @@ type Input struct {
 	Time time.Time
 	// Memory is what the evaluation shares with others; nil: nothing.
 	Memory Memory
+	// Kept is what another evaluation has found out; nil: nothing is known.
+	Kept *Kept
 }
 
 // Memory is what evaluations share.
@@ -110,14 +113,10 @@ func (p *Programs) Warnings() []expr.Warning { return slices.Clone(p.warnings) }
 
 func (in Input) collectVariables() map[string]any {
 	variables := make(map[string]any, len(in.Targets)+2)
-	for name, value := range in.Targets {
-		variables[name] = value
+	maps.Copy(variables, in.Targets)
+	if variables[nameParams] = in.Params; in.Params == nil {
+		variables[nameParams] = map[string]any{}
 	}
-	params := in.Params
-	if params == nil {
-		params = map[string]any{}
-	}
-	variables[nameParams] = params
 	variables[nameTime] = in.Time.UTC().Round(0)
 	return variables
 }

@@ -196,8 +196,7 @@ func (r *RuleEvaluation) EvaluateItems() (ItemList, *expr.Error) {
 	for it := out.(traits.Lister).Iterator(); it.HasNext() == types.True; {
 		values = append(values, it.Next())
 	}
-	const each = 16
-	if !e.RetainBytes(r.p.forEach.path, each*len(values)) {
+	if !e.RetainBytes(r.p.forEach.path, 16*len(values)) {
 		return ItemList{}, e.abortReason
 	}
 	return ItemList{r, values}, nil

@@ -4,6 +4,7 @@
 package celenv
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -212,5 +213,39 @@ func TestWhenTrueThroughVariables(t *testing.T) {
 	found, ok := p.FindTrueTime(t.Context(), in, p.EvaluateConditions(t.Context(), in), time.Time{}, in.Time.Add(5*time.Hour))
 	if want := at("2025-01-01T02:00:01Z"); !ok || !found.Equal(want) {
 		t.Errorf("got %s, %v; want %s", found, ok, want)
+	}
+}
+
+// What an evaluation has found out is not evaluated again by another one that sees the same targets, unless it changes with the time.
+func TestKeptValues(t *testing.T) {
+	p := compileWork(t, budget.Limits{}, podWork(
+		[]string{`names: nodes.items.map(n, n.metadata.name + "!")`, `hour: time.getHours()`},
+		v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: `variables.names.size() + nodes.items.map(n, n.metadata.name + "?").size() > 0 && variables.hour == 3`, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}},
+	))
+	nodes := make([]any, 500)
+	for i := range nodes {
+		nodes[i] = clusterNode(fmt.Sprint("n", i))
+	}
+	hour := func(h int, kept *Kept) Input {
+		return Input{Time: time.Date(2026, 1, 1, h, 0, 0, 0, time.UTC), Kept: kept, Targets: map[string]any{
+			"pods": map[string]any{"items": []any{pod("p", "n1", "Running")}}, "nodes": map[string]any{"items": nodes}, "config": nil,
+		}}
+	}
+	ask := func(in Input) (answer bool, kept *Kept, bytes, cost int64) {
+		e := begin(t, p, in)
+		defer e.Close()
+		r := e.SelectRule(0)
+		answer = must[bool](t)(items(t, r)[0].EvaluateWhen())
+		kept, bytes = e.KeepValues()
+		return answer, kept, bytes, e.sharedBudget.SumCost()
+	}
+	at3, kept, bytes, first := ask(hour(3, nil))
+	at4, again, _, second := ask(hour(4, kept))
+	back, _, _, _ := ask(hour(3, again))
+	if !at3 || at4 || !back {
+		t.Errorf("the answers are %t, %t and %t, want true, false and true", at3, at4, back)
+	}
+	if bytes < 500 || second > first/10 {
+		t.Errorf("%d bytes are kept, and what cost %d costs %d", bytes, first, second)
 	}
 }

@@ -410,8 +410,7 @@ func (w *batches) decideAfter(ctx context.Context, b *batch) batchEnd {
 
 // decideAgain reads the watches and decides again.
 func (w *batches) decideAgain(ctx context.Context) {
-	in := w.pass.evaluator.observeInput(ctx, w.in.Programs)
-	w.recordDecision(in, w.pass.evaluator.decideAndRemember(ctx, in))
+	w.recordDecision(w.pass.evaluator.decideOnWatched(ctx, w.in.Programs))
 }
 
 // callsForItself reports whether every remaining step is for an object that this pass has just changed: a rule that triggers itself.

@@ -81,8 +81,7 @@ func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (c
 	// D. Listen, before observing: nothing may change unseen in between. E. Observe. F. Decide.
 	p.evaluator.programs = programs
 	p.evaluator.declareInterests()
-	in := p.evaluator.observeInput(ctx, programs)
-	decision := p.evaluator.decideAndRemember(ctx, in)
+	in, decision := p.evaluator.decideOnWatched(ctx, programs)
 	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
 		if since >= memoryWaitShown {
 			p.newReport().SetWaitingForMemory(decision)
@@ -191,11 +190,12 @@ func (e *evaluator) declareInterests() {
 // dropInterests declares that the Cleaner wants to hear of nothing.
 func (e *evaluator) dropInterests() {
 	e.pass.r.watches.DropInterests(e.pass.store.Key)
-	e.pass.mem.listening, e.pass.mem.queried, e.pass.mem.Results = time.Time{}, queried{}, nil
+	e.pass.mem.listening, e.pass.mem.queried, e.pass.mem.Results, e.pass.mem.Base = time.Time{}, queried{}, nil, nil
 }
 
-// observeInput is what a decision depends on now, as the watches know it and as this process has changed it since.
-func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs) plan.Input {
+// observeInput is what a decision depends on now, as the watches know it and as this process has changed it since; or what of it has changed since
+// some moments, where the watches know that.
+func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs, since []any) plan.Input {
 	now := e.pass.r.clock.Now() // not after the snapshot
 	e.takeChange()              // before it: what comes in between is checked twice
 	if since := e.pass.mem.checks.UnseenSince(now, 2*e.pass.r.opts.MinInterval+e.pass.mem.took); !since.IsZero() {
@@ -203,9 +203,10 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs)
 	}
 	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work, programs)
 	watched := e.pass.reads.meterWatched(e.pass.clients.Watched)
-	seen := watched.chargeSeen(e.pass.assignment.Work, queries.Read(ctx, watched))
+	seen := watched.chargeSeen(e.pass.assignment.Work, queries.ReadSince(ctx, watched, since))
 	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging, in.Unseen = e.pass.mem.Lagging.ListItems(in.Snapshot, now), e.pass.mem.Overlay.ListUnseen()
+	in.Results = e.pass.mem.ResultsOf(e.pass.assignment.Version) // confirmations evaluate all items
 	return in
 }
 
@@ -232,19 +233,23 @@ func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s observed
 
 // findRoom returns how much the next decision may remember of items; nil if that is unknown.
 func (e *evaluator) findRoom() *plan.Room {
-	free, known := e.pass.r.memories.FindRoom(e.pass.store.Key, e.pass.mem)
-	if !known {
-		return nil
-	}
-	return e.pass.mem.MakeRoom(free)
+	return e.pass.mem.MakeRoom(e.pass.r.memories.FindRoom(e.pass.store.Key, e.pass.mem))
 }
 
-// decideAndRemember decides, and remembers what the next decision has to know.
-func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.Plan {
+// decideOnWatched decides on what the watches show, and remembers what the next decision has to know. It looks at all only if what has changed is not
+// enough.
+func (e *evaluator) decideOnWatched(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
+	base, version := e.pass.mem.FindBase(e.pass.assignment.Version), e.pass.assignment.Version
+	in := e.observeInput(ctx, programs, base.ListMoments())
 	began := e.pass.r.clock.Now()
-	in.Results = e.pass.mem.ResultsOf(e.pass.assignment.Version) // of no other decision: confirmations evaluate all items
-	d := e.computePlan(ctx, in)
-	e.pass.mem.Results, e.pass.mem.ResultsVersion = d.Results, e.pass.assignment.Version
+	d, ok := e.computeChange(ctx, &in, base)
+	if !ok {
+		if in.Snapshot.IsChange() {
+			in = e.observeInput(ctx, programs, nil)
+		}
+		d = e.computePlan(ctx, in)
+	}
+	e.pass.mem.Results, e.pass.mem.Base, e.pass.mem.ResultsVersion = d.Results, d.Base, version
 	e.pass.mem.evaluated, e.pass.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
 	if e.pass.holdsChecked = checkMemory(e.pass.share) == nil && !stopped; e.pass.holdsChecked {
@@ -253,12 +258,18 @@ func (e *evaluator) decideAndRemember(ctx context.Context, in plan.Input) plan.P
 		e.skipCheck(in.Now)
 	}
 	e.pass.r.metrics.ObserveEvaluation(string(d.Verdict), e.pass.r.clock.Since(began), d.Evaluated, d.Reused)
-	failing := int64(0)
-	for i := range d.Errors {
-		failing += max(1, d.Errors[i].Count)
+	e.pass.r.metrics.SetItems(e.pass.store.Key, len(d.Pending), d.CountFailing())
+	return in, d
+}
+
+// computeChange makes a plan of what has changed since another one. It is not ok if all must be looked at.
+func (e *evaluator) computeChange(ctx context.Context, in *plan.Input, base *plan.Base) (p plan.Plan, ok bool) {
+	if !in.Snapshot.IsChange() {
+		return p, false
 	}
-	e.pass.r.metrics.SetItems(e.pass.store.Key, len(d.Pending), int(failing))
-	return d
+	ctx, end := e.beginEvaluation(ctx)
+	defer end()
+	return plan.ComputeChange(ctx, in, base)
 }
 
 // computePlan makes a plan. It ends early when the Cleaner is changed or deleted meanwhile.

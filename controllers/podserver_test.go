@@ -144,6 +144,37 @@ func (s *podServer) readWatched(_ context.Context, q snapshot.Query) observed.Ta
 			o.Content = s.numberContent(o.Value)
 		}
 	}
+	if q.MetadataOnly || !q.Fields.Empty() || seen.State != observed.Complete {
+		return seen
+	}
+	return showChange(seen, q.Since)
+}
+
+// moment is what a read has shown, by the names of the objects.
+type moment map[string]observed.Object
+
+// showChange says what has changed in a target since a moment, if that is known.
+func showChange(seen observed.Target, since any) observed.Target {
+	now := moment{}
+	for _, o := range seen.Objects {
+		now[o.Namespace+"/"+o.Name] = o
+	}
+	seen.At = now
+	was, known := since.(moment)
+	if !known {
+		return seen
+	}
+	seen.IsChange, seen.Objects = true, nil
+	for name, o := range now {
+		if old, there := was[name]; !there || old.ResourceVersion != o.ResourceVersion {
+			seen.Changes = append(seen.Changes, observed.Change{Namespace: o.Namespace, Name: o.Name, Was: there, Before: old.Content, Now: &o})
+		}
+	}
+	for name, o := range was {
+		if _, still := now[name]; !still {
+			seen.Changes = append(seen.Changes, observed.Change{Namespace: o.Namespace, Name: o.Name, Was: true, Before: o.Content})
+		}
+	}
 	return seen
 }
 

@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -63,6 +66,51 @@ func TestPassesEvaluateWhatHasChanged(t *testing.T) {
 		r.pass()
 		if got := evaluatedSince(r, &before); got != step.want {
 			t.Errorf("%s: %s, want %s", step.what, got, step.want)
+		}
+	}
+}
+
+// A pass over many objects looks only at those that have changed, as long as it wants nothing; and its status counts all.
+func TestPassesReadWhatHasChanged(t *testing.T) {
+	var pods []*unstructured.Unstructured
+	for i := range plan.FirstObjects + 50 {
+		pods = append(pods, aPod(fmt.Sprintf("a%03d", i), "Running"))
+	}
+	r := newRig(t, done(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}), pods...)
+	read := 0
+	r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target {
+		seen := r.pods.readWatched(ctx, q)
+		read += len(seen.Objects) + len(seen.Changes)
+		return seen
+	})
+	var before [2]int
+	for _, step := range []struct {
+		what     string
+		do       func(r *rig)
+		want     string
+		read     int
+		resolved int64
+	}{
+		{"at first", func(*rig) {}, "150 evaluated, 0 reused", 150, 150},
+		{"nothing", func(*rig) {}, "0 evaluated, 150 reused", 0, 150},
+		{"a change", func(r *rig) { r.pods.put(aPod("a007", "Pending")) }, "1 evaluated, 149 reused", 1, 150},
+		{"a heartbeat", func(r *rig) { r.pods.put(aPod("a007", "Pending")) }, "0 evaluated, 150 reused", 1, 150},
+		{"a new one", func(r *rig) { r.pods.put(aPod("b", "Running")) }, "1 evaluated, 150 reused", 1, 151},
+		{"one that goes", gone("a140"), "0 evaluated, 150 reused", 1, 150},
+		{"one of the first that goes", gone("a003"), "0 evaluated, 149 reused", 1 + 149, 149},
+		{"one that matches", func(r *rig) { r.pods.put(aPod("a009", "Succeeded")) }, "1 evaluated, 148 reused", 1 + 149, 149},
+		{"one that still matches", func(*rig) {}, "1 evaluated, 148 reused", 149, 149},
+		{"a period", after(time.Hour), "149 evaluated, 0 reused", 149, 149},
+	} {
+		step.do(r)
+		r.clock.Step(time.Minute)
+		read = 0
+		r.pass()
+		if got := evaluatedSince(r, &before); got != step.want || read != step.read {
+			t.Errorf("%s: %s, and %d objects read, want %s and %d", step.what, got, read, step.want, step.read)
+		}
+		if st := r.cleaner().Status; st.ResolvedTargetCount != step.resolved || len(st.ResolvedTargets) != plan.FirstObjects {
+			t.Errorf("%s: %d objects are counted and %d named, want %d", step.what, st.ResolvedTargetCount, len(st.ResolvedTargets), step.resolved)
 		}
 	}
 }

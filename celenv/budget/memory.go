@@ -34,6 +34,9 @@ func (h *Holding) ShareMemory(memory Memory) bool {
 	return !h.refused
 }
 
+// CountLasting returns about how many bytes are held until the evaluation ends.
+func (h *Holding) CountLasting() int64 { return h.lasting }
+
 // EndItem records that what was built for an item is released.
 func (h *Holding) EndItem() { h.passing = 0 }
 

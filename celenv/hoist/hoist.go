@@ -187,6 +187,21 @@ func (v *Values) BeginEvaluation(parts int, from *budget.Budget) {
 	v.budget, v.of = from, make([]value, parts)
 }
 
+// Kept are values that an evaluation has found. They never change.
+type Kept []value
+
+// KeptValues returns the values that were found, without those that a limit has stopped.
+func (v *Values) KeptValues() Kept {
+	kept := slices.Clone(v.of)
+	for i := range kept {
+		kept[i].stopped = nil
+	}
+	return kept
+}
+
+// RestoreValues takes values over from an evaluation in which all fixed parts have the same.
+func (v *Values) RestoreValues(kept Kept) { copy(v.of, kept) }
+
 // EndEvaluation forgets all values.
 func (v *Values) EndEvaluation() { v.budget, v.of = nil, nil }
 

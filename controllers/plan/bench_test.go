@@ -72,18 +72,30 @@ func BenchmarkComputeChange(b *testing.B) {
 			for i := range in.Snapshot[1].Objects {
 				in.Snapshot[1].Objects[i].Content = uint64(n + i + 1)
 			}
+			for t := range in.Snapshot {
+				in.Snapshot[t].At = t
+			}
 			in.Results = &reuse.Results{}
-			in.Results = ComputePlan(b.Context(), in).Results
-			last := uint64(2 * n)
+			whole := in.Snapshot
+			plan, last := ComputePlan(b.Context(), in), uint64(2*n)
 			b.ReportAllocs()
 			for b.Loop() {
 				last++
-				in.Snapshot[0].Objects[last*7919%uint64(n)].Content = last
-				plan := ComputePlan(b.Context(), in)
-				if plan.Evaluated != 1 {
-					b.Fatalf("%d items were evaluated", plan.Evaluated)
+				o := &objects[last*7919%uint64(n)]
+				change := observed.Change{Was: true, Before: o.Content, Now: o}
+				o.Content = last
+				in.Results, in.Snapshot = plan.Results, observed.Snapshot{{State: observed.Complete, At: last, IsChange: true, Changes: []observed.Change{change}}, {State: observed.Complete, At: last, IsChange: true}, {State: observed.Complete, At: last, IsChange: true}}
+				var ok bool
+				if plan, ok = ComputeChange(b.Context(), &in, plan.Base); ok {
+					if plan.Evaluated != 1 {
+						b.Fatalf("%d items were evaluated", plan.Evaluated)
+					}
+					continue
 				}
-				in.Results = plan.Results
+				in.Snapshot = whole // from time to time, all are
+				if plan = ComputePlan(b.Context(), in); plan.Base == nil {
+					b.Fatal("there is no Base")
+				}
 			}
 		})
 	}

@@ -102,6 +102,8 @@ type Input struct {
 	// Results are for which items the plan before this one found `when` false. They save evaluations: what is acted on never depends on them.
 	// Nil: all items are evaluated, and nothing is handed on.
 	Results *reuse.Results
+	// base is of the plan before, where only what has changed since is in the snapshot; nil: all is.
+	base *Base
 	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted, and no later rule acts
 	// on their objects.
 	Only map[ItemKey]bool
@@ -170,6 +172,8 @@ type Plan struct {
 	Holds fortimers.Holds
 	// Results is input to the next ComputePlan; nil if the rules were not evaluated.
 	Results *reuse.Results
+	// Base is input to the next ComputeChange; nil if the next plan must look at all items.
+	Base *Base
 	// Evaluated is for how many items of rules `when` was evaluated, and Reused for how many its result was known.
 	Evaluated, Reused int
 	// TrippedBy is the limit that the plan is over; empty if none.
@@ -396,7 +400,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 	if over != "" {
 		in.Trace.BeginPlan()
 		p = p.waitFor(v1alpha1.ReasonEvaluationFailed, over)
-		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Counts, p.Withheld, p.Results = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil, nil
+		p.Holds, p.RulesEvaluated, p.Pending, p.Errors, p.Deferred, p.Idle, p.Shadowed, p.Counts, p.Withheld, p.Results, p.Base = in.Holds.BlindAll(in.Now), false, nil, nil, nil, nil, nil, nil, nil, nil, nil
 	}
 	return ahead{in}.foreseeHolds(p, e.HoldForesight()), results, e.Foresight()
 }
@@ -412,6 +416,7 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 		return p.blockFor(blocked, detail)
 	}
 	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
+		p.Base = newBase(d, &p, e)
 		return p
 	}
 	if !in.Spec.IsRecurring() {
@@ -574,6 +579,14 @@ func (p *Plan) describeIdle() string {
 	}
 }
 
+// CountFailing returns how many items have errors.
+func (p *Plan) CountFailing() (n int) {
+	for i := range p.Errors {
+		n += int(max(1, p.Errors[i].Count))
+	}
+	return n
+}
+
 // DescribeItemError is an error of items in words.
 func DescribeItemError(e *v1alpha1.ItemError) string {
 	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
@@ -611,7 +624,11 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
-	return celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}, nil
+	see := celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}
+	if in.base != nil {
+		see.Kept = in.base.kept
+	}
+	return see, nil
 }
 
 // gateConditions returns a plan from the results of the conditions. If a condition fails with an error, `for` timers are kept; if one is

@@ -495,3 +495,12 @@ func looping(r backoff.Recreations, o observed.Object, now time.Time) {
 	for i := 0; !r.RecordDeletion(o.Place(), types.UID(fmt.Sprint("earlier-", i)), now); i++ {
 	}
 }
+
+// Equal errors are one, with a number; an error without a number is of one item.
+func TestCountFailing(t *testing.T) {
+	for want, errs := range map[int][]v1alpha1.ItemError{0: nil, 1: {{}}, 4: {{Count: 3}, {Count: 0}}} {
+		if got := (&Plan{Errors: errs}).CountFailing(); got != want {
+			t.Errorf("%d items of %v fail, want %d", got, errs, want)
+		}
+	}
+}

@@ -4,12 +4,17 @@
 package plan
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
@@ -31,6 +36,9 @@ func (d *decider) beginResults() {
 		room = d.in.Room.ResultBytes
 	}
 	d.results, d.sums = d.in.Results.BeginDecision(d.in.dueTime(), period, room), map[string]contentSum{}
+	if d.in.base != nil {
+		d.sums = maps.Clone(d.in.base.sums)
+	}
 }
 
 // known are the results of a rule that are known from earlier plans. Nil knows none.
@@ -115,4 +123,229 @@ func (k *known) end() {
 	if k != nil {
 		k.rule.eval.AssumeForesight(k.results.EndRule())
 	}
+}
+
+// Base is what a plan hands on that wants nothing, so that the next one need not look at what has not changed since. It never changes.
+type Base struct {
+	programs *celenv.Programs
+	at       []any // of the targets
+	// own says which targets have the items of rules, and counts are those of the rules.
+	own    []bool
+	counts []RuleCount
+	// targets have the first objects of lists only. Of those that have no items, values is what expressions see, and sums are their contents.
+	targets observed.Snapshot
+	values  map[string]any
+	sums    map[string]contentSum
+	// kept is what evaluations have found out, and keptBytes and seenBytes are about what that and the rest take.
+	kept                 *celenv.Kept
+	keptBytes, seenBytes int64
+	// until is when time may change an answer, by the API server's clock; zero: never.
+	until time.Time
+	// room is for how many results there is room, until all items are evaluated again: those of earlier contents of items are still among them.
+	room int
+}
+
+const (
+	// objectBytes is about how many bytes an object takes that only a Base still has.
+	objectBytes = 1 << 10
+	// FirstObjects is how many objects of each list a Base has, for people.
+	FirstObjects = 100
+	// moreResults is how many results there may be besides those of a few items.
+	moreResults = 1024
+)
+
+// CountBytes is about how much memory it takes.
+func (b *Base) CountBytes() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.keptBytes + b.seenBytes
+}
+
+// ListMoments returns what the targets were, for reads that say what has changed since; nil if there is no Base.
+func (b *Base) ListMoments() []any {
+	if b == nil {
+		return nil
+	}
+	return b.at
+}
+
+// wantsNothing says that `when` is false for all items, and that nothing else is to be said of them.
+func (p *Plan) wantsNothing() bool {
+	return p.Reason == v1alpha1.ReasonNothingToDo && len(p.Errors)+len(p.Holds) == 0 && !p.Unpredictable.IsAny() &&
+		!slices.ContainsFunc(p.Counts, func(c RuleCount) bool { return c.Matched > 0 })
+}
+
+// newBase returns the Base of a plan about all items; nil if the next one must look at all of them, or if there is no room.
+func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
+	in := d.in
+	if in.base != nil { // ComputeChange makes it
+		next := *in.base
+		return next.keepValues(e)
+	}
+	if d.results == nil || len(in.Spec.Conditions) > 0 || !in.Spec.IsRecurring() || in.Spec.Helm != nil || !p.wantsNothing() || len(p.Counts) != len(in.Spec.Rules) {
+		return nil
+	}
+	b := &Base{programs: in.Programs, own: make([]bool, len(in.Spec.Targets)), counts: p.Counts, targets: slices.Clone(in.Snapshot), values: map[string]any{}, sums: d.sums}
+	items, ok := b.findOwn(in)
+	if !ok || p.Results.CountResults() != items { // else some have no number, or no room
+		return nil
+	}
+	b.room = items + max(moreResults, items/4)
+	if until := e.Foresight().Until; !until.IsZero() {
+		b.until = until
+	}
+	for i := range in.Spec.Targets {
+		if !b.addTarget(&in.Spec.Targets[i], i) {
+			return nil
+		}
+	}
+	if b.keepValues(e); in.Room != nil && b.CountBytes()+p.Results.CountBytes() > in.Room.ResultBytes {
+		return nil
+	}
+	return b
+}
+
+// keepValues takes over what an evaluation has found out.
+func (b *Base) keepValues(e *celenv.Evaluation) *Base {
+	kept, bytes := e.KeepValues()
+	b.kept, b.keptBytes = kept, max(b.keptBytes, bytes)
+	return b
+}
+
+// findOwn finds the targets that have the items of rules, and counts the items. It is not ok if a change of an item may concern others.
+func (b *Base) findOwn(in *Input) (items int, ok bool) {
+	for i := range in.Spec.Rules {
+		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
+		if own < 0 {
+			return 0, false
+		}
+		b.own[own] = true
+		items += b.counts[i].Items
+	}
+	for i := range in.Spec.Rules {
+		for _, joined := range in.Programs.FindReuse(i).Joined {
+			if b.own[findTarget(in.Spec, joined)] {
+				return 0, false
+			}
+		}
+	}
+	return items, true
+}
+
+// addTarget adds what a target was. It is not ok if nothing can say what changes of it.
+func (b *Base) addTarget(t *v1alpha1.ClusterTarget, place int) bool {
+	seen := &b.targets[place]
+	if seen.At == nil || seen.State != observed.Complete || !t.IsIncluded() || t.Delete {
+		return false
+	}
+	b.at = append(b.at, seen.At)
+	if !b.own[place] {
+		b.values[t.Name] = targetValue(t, seen)
+		b.seenBytes += objectBytes * int64(len(seen.Objects))
+	}
+	if t.Reference.Name == "" {
+		seen.More = max(0, len(seen.Objects)-FirstObjects)
+		seen.Objects = slices.Clone(seen.Objects[:len(seen.Objects)-seen.More])
+		for i := range seen.Objects {
+			seen.Objects[i] = observed.Object{Ref: seen.Objects[i].Ref}
+		}
+		b.seenBytes += objectBytes / 4 * int64(len(seen.Objects))
+	}
+	return true
+}
+
+// ComputeChange is ComputePlan for a snapshot of what has changed since a Base, which the Results of the input are of, too. It is not ok if all
+// items must be looked at. If it is, the snapshot has the first objects of lists from then on.
+func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
+	if b == nil || !b.serves(in) {
+		return p, false
+	}
+	change, next := *in, *b
+	change.base, change.Results, change.Snapshot = b, &reuse.Results{}, slices.Clone(b.targets)
+	next.at, next.targets = make([]any, len(b.at)), slices.Clone(b.targets)
+	more := make([]int, len(b.at))
+	for t := range in.Snapshot {
+		if in.Spec.Targets[t].Reference.Name == "" {
+			change.Snapshot[t].Objects = nil
+		}
+		if more[t], ok = b.addChanges(&change.Snapshot[t], &in.Snapshot[t], t); !ok {
+			return p, false
+		}
+		next.at[t] = in.Snapshot[t].At
+		next.targets[t].More += more[t]
+	}
+	p = ComputePlan(ctx, change)
+	if !p.wantsNothing() || p.Base == nil || p.Results.CountResults() != p.Evaluated {
+		return p, false
+	}
+	next.kept, next.keptBytes = p.Base.kept, p.Base.keptBytes
+	if p.Results = in.Results.ExtendWith(p.Results); p.Results.CountResults() > b.room {
+		return p, false
+	}
+	p.Reused = -p.Evaluated
+	for i := range p.Counts {
+		p.Counts[i].Items = b.counts[i].Items + more[findTarget(in.Spec, in.Programs.FindReuse(i).Own)]
+		p.Reused += p.Counts[i].Items
+	}
+	next.counts, next.until = p.Counts, p.assumeUntil(in, b.until)
+	if p.Base = &next; in.Room != nil && next.CountBytes()+p.Results.CountBytes() > in.Room.ResultBytes {
+		p.Base = nil
+	}
+	in.Snapshot = next.targets
+	return p, true
+}
+
+// serves says that a Base is of the programs of an input, and that time alone has changed nothing since.
+func (b *Base) serves(in *Input) bool {
+	period, err := EvaluationPeriod(in.Spec)
+	due := in.dueTime()
+	return err == nil && b.programs == in.Programs && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
+}
+
+// assumeUntil has a plan be made again also when time may change an answer about other items, by the API server's clock, and returns when time may
+// change any.
+func (p *Plan) assumeUntil(in *Input, until time.Time) time.Time {
+	if !p.FirstChange.IsZero() {
+		until = monotime.ChooseEarlier(until, p.FirstChange.Add(-in.Clock.Ahead))
+	}
+	p.FirstChange = ahead{in}.byOurClock(until)
+	if p.NextCheck, p.Steady = p.FirstChange, p.FirstChange; p.FirstChange.IsZero() {
+		p.Steady = in.Now.Add(always)
+	}
+	if !p.NextCheck.Before(p.Next) {
+		p.NextCheck = time.Time{}
+	}
+	return until
+}
+
+// isAmongFirst says that an object that comes or goes is, or was, among the first ones of a list.
+func (b *Base) isAmongFirst(place int, c *observed.Change) bool {
+	first := b.targets[place].Objects
+	return len(first) < FirstObjects || observed.CompareNames(&observed.Ref{Namespace: c.Namespace, Name: c.Name}, &first[len(first)-1].Ref) <= 0
+}
+
+// addChanges adds the objects of a target that have changed to those that are evaluated, and returns how many more the target has. It is not ok
+// if they are not all that has to be evaluated.
+func (b *Base) addChanges(to, seen *observed.Target, place int) (more int, ok bool) {
+	if seen.State != observed.Complete || !seen.IsChange || seen.At == nil {
+		return 0, false
+	}
+	for _, c := range seen.Changes {
+		switch same := c.Was && c.Now != nil && c.Now.Content == c.Before; {
+		case same && c.Before != 0:
+			continue
+		case !b.own[place] || c.Was != (c.Now != nil) && b.isAmongFirst(place, &c):
+			return 0, false
+		}
+		if c.Was {
+			more--
+		}
+		if c.Now != nil {
+			more++
+			to.Objects = append(to.Objects, *c.Now)
+		}
+	}
+	slices.SortFunc(to.Objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
+	return more, true
 }

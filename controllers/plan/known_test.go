@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -101,7 +102,11 @@ func (w *world) show() observed.Snapshot {
 	if w.unserved {
 		shown.State = observed.NoSuchKind
 	}
-	return observed.Snapshot{seen(w.number(all)...), n, shown}
+	s := observed.Snapshot{seen(w.number(all)...), n, shown}
+	for t := range s {
+		s[t].At = w.version
+	}
+	return s
 }
 
 // change changes something.
@@ -168,6 +173,71 @@ func drawnHistoryRule(t *rapid.T, name string) v1alpha1.Rule {
 	return r
 }
 
+// follower makes plans of what has changed since the plan before.
+type follower struct {
+	base   *Base
+	before observed.Snapshot
+}
+
+// computeChange makes a plan of what is different in a snapshot since the last one.
+func (f *follower) computeChange(in Input) (p Plan, shown observed.Snapshot, ok bool) {
+	before, whole := f.before, in.Snapshot
+	f.before = whole
+	if f.base == nil {
+		return p, nil, false
+	}
+	in.Snapshot = nil
+	for t := range whole {
+		in.Snapshot = append(in.Snapshot, differ(before[t], whole[t]))
+	}
+	p, ok = ComputeChange(context.Background(), &in, f.base)
+	f.base = p.Base
+	return p, in.Snapshot, ok
+}
+
+// listNames names the first objects of the targets, and says how many there are.
+func listNames(s observed.Snapshot) (names string) {
+	for t := range s {
+		for i := range s[t].Objects[:min(FirstObjects, len(s[t].Objects))] {
+			names += s[t].Objects[i].Name + " "
+		}
+		names += fmt.Sprintln("of", len(s[t].Objects)+s[t].More)
+	}
+	return names
+}
+
+// differ says how a target differs from what it was.
+func differ(before, now observed.Target) observed.Target {
+	was := map[string]observed.Object{}
+	for _, o := range before.Objects {
+		was[o.Name] = o
+	}
+	for _, o := range now.Objects {
+		old, there := was[o.Name]
+		delete(was, o.Name)
+		if !there || old.ResourceVersion != o.ResourceVersion || old.Content != o.Content || o.Content == 0 {
+			now.Changes = append(now.Changes, observed.Change{Namespace: o.Namespace, Name: o.Name, Was: there, Before: old.Content, Now: &o})
+		}
+	}
+	for _, o := range was {
+		now.Changes = append(now.Changes, observed.Change{Namespace: o.Namespace, Name: o.Name, Was: true, Before: o.Content})
+	}
+	now.IsChange, now.Objects = true, nil
+	return now
+}
+
+// untimely is a plan without the moments at which it is made again: those of items that are gone may be among them.
+func untimely(p Plan) Plan {
+	p.Next, p.NextCheck, p.FirstChange, p.Steady = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	return p
+}
+
+// isLater says that a plan is made again later than another one.
+func isLater(p, than Plan) bool {
+	later := func(a, b time.Time) bool { return !b.IsZero() && (a.IsZero() || a.After(b)) }
+	return later(p.NextEvaluation(), than.NextEvaluation()) || later(p.FirstChange, than.FirstChange) || later(p.Steady, than.Steady)
+}
+
 // After every event of any history, a plan that evaluates only what has changed is the plan that evaluates all.
 func TestReusedResultsChangeNoPlan(t *testing.T) {
 	evaluated, reused := 0, 0
@@ -210,6 +280,105 @@ func TestReusedResultsChangeNoPlan(t *testing.T) {
 	if reused < evaluated/10 {
 		t.Errorf("%d items were evaluated, and only %d reused: the test shows too little", evaluated, reused)
 	}
+}
+
+// rareWhens are conditions that few Pods meet, for rules that mostly want nothing.
+var rareWhens = []string{
+	`item.spec.?done.orValue("") == "yes" && item.spec.?age.orValue("") == "3"`,
+	`!(item.spec.?node.orValue("n1") in variables.nodesByName) && item.spec.?done.orValue("") == "yes"`,
+	`!nodes.items.exists(n, n.metadata.name == item.spec.?node.orValue("n1")) && item.spec.?done.orValue("") == "yes"`,
+	`variables.nodesByName.size() > 2 && item.spec.?done.orValue("") == "yes"`,
+	`variables.late && item.spec.?done.orValue("") == "yes"`,
+	`age(item) > duration("25m") && item.spec.?done.orValue("") == "yes"`,
+	`age(item) > duration("25m") && item.spec.?node.orValue("") == "n2" && variables.spare`,
+	`int(item.spec.?age.orValue("0")) > 2 && variables.spare`,
+	`has(item.metadata.deletionTimestamp) && item.spec.?node.orValue("") == "n1"`,
+	`time.getMinutes() % 3 == 0 && item.spec.?done.orValue("") == "yes"`,
+	`pools.items.exists(p, p.spec.addresses.exists(a, a.pod == item.metadata.name)) && item.spec.?age.orValue("") == "1"`,
+	`pods.items.exists(p, p.metadata.name != item.metadata.name && p.spec.?age == item.spec.?age) && item.spec.?done.orValue("") == "yes"`,
+}
+
+// After every event of any history, a plan that is made of what has changed is the plan that looks at everything.
+func TestPlansOfChangesAreThoseOfAll(t *testing.T) {
+	followed, evaluated, reused := 0, 0, 0
+	rapid.Check(t, func(rt *rapid.T) {
+		rules := []v1alpha1.Rule{drawnHistoryRule(rt, "r1")}
+		if rapid.Bool().Draw(rt, "two rules") {
+			rules = append(rules, drawnHistoryRule(rt, "r2"))
+		}
+		for i := range rules {
+			rules[i].When, rules[i].ForEach = rapid.SampledFrom(rareWhens).Draw(rt, rules[i].Name+" condition"), "pods.items"
+		}
+		work := cluster(rules...)
+		work.Variables = []v1alpha1.Variable{
+			{Name: "nodesByName", Expression: "nodes.items.indexBy(n, n.metadata.name)"},
+			{Name: "late", Expression: `time > timestamp("2026-01-01T00:30:00Z")`},
+			{Name: "spare", Expression: `variables.late || size(pools.items) > 0`},
+		}
+		work.Retry = &v1alpha1.Retry{Period: "40m"}
+		w, now := newWorld(), time.Date(2026, 1, 1, 0, 15, 0, 0, time.UTC)
+		w.nodes = []string{"n1", "n2"}
+		for i := range FirstObjects { // those that are named come and go by other rules
+			name := fmt.Sprintf("a%03d", i)
+			w.pods[name] = p(name, "node:n1", "age:0")
+		}
+		for range rapid.IntRange(0, 12).Draw(rt, "at first") {
+			w.change(rt)
+		}
+		in, follow := over(t, work), &follower{}
+		in.Clock.Ahead = time.Duration(rapid.IntRange(0, 1).Draw(rt, "ahead")) * time.Second
+		results := &reuse.Results{}
+		for range rapid.IntRange(1, 30).Draw(rt, "events") {
+			for range rapid.IntRange(0, 2).Draw(rt, "changes") {
+				w.change(rt)
+			}
+			if rapid.IntRange(0, 19).Draw(rt, "numbers") == 0 {
+				w.unnumbered = rapid.SampledFrom([]string{"", "p1", "n"}).Draw(rt, "without")
+			}
+			now = now.Add(time.Duration(rapid.SampledFrom([]int{0, 0, 1, 1, 30, 200, 900, -5}).Draw(rt, "seconds")) * time.Second)
+			in.Snapshot, in.Now, in.Results = w.show(), now, nil
+			whole := ComputePlan(t.Context(), in)
+			in.Results = results
+			change, shown, ok := follow.computeChange(in)
+			if !ok {
+				known := ComputePlan(t.Context(), in)
+				if results, follow.base = known.Results, known.Base; results == nil {
+					results = &reuse.Results{}
+				}
+				continue
+			}
+			if got, want := fmt.Sprint(bytesOf(rt, untimely(change)), change.Counts), fmt.Sprint(bytesOf(rt, untimely(whole)), whole.Counts); got != want {
+				rt.Fatalf("of a change it is\n%s\nand not\n%s", got, want)
+			}
+			if got, want := listNames(shown), listNames(in.Snapshot); got != want {
+				rt.Fatalf("of a change the targets have\n%s\nand not\n%s", got, want)
+			}
+			if isLater(change, whole) {
+				rt.Fatalf("of a change it is made again at %s and %s, and not at %s and %s", change.Next, change.NextCheck, whole.Next, whole.NextCheck)
+			}
+			if change.Evaluated+change.Reused != whole.Evaluated {
+				rt.Fatalf("of a change %d items were evaluated and %d reused, of %d", change.Evaluated, change.Reused, whole.Evaluated)
+			}
+			results, followed, evaluated, reused = change.Results, followed+1, evaluated+change.Evaluated, reused+change.Reused
+			in.Results = results
+			if known := ComputePlan(t.Context(), in); bytesOf(rt, untimely(known)) != bytesOf(rt, untimely(whole)) || known.Evaluated > change.Evaluated+countUnnumbered(in.Snapshot[0])*len(rules) {
+				rt.Fatalf("with the results of changes it is\n%s\nand not\n%s, and %d items are evaluated again", bytesOf(rt, known), bytesOf(rt, whole), known.Evaluated)
+			}
+		}
+	})
+	if followed < 10 || evaluated < 5 || reused < 20 {
+		t.Errorf("%d plans were made of changes, for which %d items were evaluated and %d reused: the test shows too little", followed, evaluated, reused)
+	}
+}
+
+// countUnnumbered counts the objects whose contents have no number.
+func countUnnumbered(t observed.Target) (n int) {
+	for i := range t.Objects {
+		if t.Objects[i].Content == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // What was evaluated is evaluated again only if it changed, if another target changed that `when` reads, or at the moment at which time changes
@@ -307,5 +476,85 @@ func TestResultsFitIntoTheirRoom(t *testing.T) {
 		if all := plan.Reused == 1000; all != (room == 1<<20) {
 			t.Errorf("in %d bytes %d items are reused", room, plan.Reused)
 		}
+	}
+}
+
+// A change that makes an item match, or that cannot be evaluated, has all items looked at, also if the item only waits.
+func TestAChangeThatIsNotEnough(t *testing.T) {
+	for name, tc := range map[string]struct {
+		words []string
+		ok    bool
+	}{
+		"Other":   {[]string{"node:n2", "age:1"}, true},
+		"Matches": {[]string{"node:n9", "age:9"}, false},
+		"Fails":   {[]string{"node:n2", "age:old"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.When, r.For = `int(item.spec.age) > 5`, "10m" }))
+			w := newWorld()
+			for i := range 3 {
+				w.pods[fmt.Sprint("p", i)] = p(fmt.Sprint("p", i), "node:n1", "age:1")
+			}
+			in, follow := over(t, work), &follower{}
+			in.Snapshot, in.Results = w.show(), &reuse.Results{}
+			_, _, _ = follow.computeChange(in)
+			first := ComputePlan(t.Context(), in)
+			if first.Base == nil {
+				t.Fatalf("%s: there is no Base", first.Message)
+			}
+			follow.base = first.Base
+			o := p("p1", tc.words...)
+			o.ResourceVersion = "2"
+			w.pods["p1"] = o
+			in.Snapshot, in.Results = w.show(), first.Results
+			if got, _, ok := follow.computeChange(in); ok != tc.ok {
+				t.Errorf("that the change is enough is %t: %s", ok, got.Message)
+			}
+		})
+	}
+}
+
+// There is no Base where a plan depends on more than its rules, where something is not known, and where there is no room.
+func TestWhatHasNoBase(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(in *Input, work *v1alpha1.Work)
+		want   bool
+	}{
+		"Usual":     {func(*Input, *v1alpha1.Work) {}, true},
+		"Condition": {func(_ *Input, work *v1alpha1.Work) { work.Conditions = []string{"true"} }, false},
+		"NoMoment":  {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[1].At = nil }, false},
+		"NoNumber":  {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[0].Objects[0].Content = 0 }, false},
+		"NoResults": {func(in *Input, _ *v1alpha1.Work) { in.Results = nil }, false},
+		"NoRoom":    {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1000} }, false},
+		"Room":      {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1 << 20} }, true},
+		"Deleted":   {func(_ *Input, work *v1alpha1.Work) { work.Targets[2].Delete = true }, false},
+		"ForEach":   {func(_ *Input, work *v1alpha1.Work) { work.Rules[0].ForEach = "pods.items.filter(p, true)" }, false},
+		"Joined": {func(_ *Input, work *v1alpha1.Work) {
+			work.Rules[0].When = `item.spec.node == "n8" && nodes.items.size() > 9`
+		}, true},
+		"JoinedOwn": {func(_ *Input, work *v1alpha1.Work) {
+			work.Rules = append(work.Rules, rule(func(r *v1alpha1.Rule) {
+				r.Name, r.ForEach, r.When = "other", "nodes.items", `pods.items.exists(p, p.spec.node == "n9" && p.metadata.name == item.metadata.name)`
+			}))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.When = `item.spec.node == "n9"` }))
+			w := newWorld()
+			w.nodes = []string{"n1"}
+			w.pods["p0"], w.pods["p1"] = p("p0", "node:n1"), p("p1", "node:n1")
+			in := Input{Snapshot: w.show(), Results: &reuse.Results{}}
+			tc.change(&in, work)
+			all := over(t, work)
+			all.Snapshot, all.Results, all.Room = in.Snapshot, in.Results, in.Room
+			if d := ComputePlan(t.Context(), all); (d.Base != nil) != tc.want {
+				t.Errorf("that there is a Base is %t: %s", d.Base != nil, d.Message)
+			} else if tc.want && (d.Base.CountBytes() <= 0 || len(d.Base.ListMoments()) != len(work.Targets)) {
+				t.Errorf("it takes %d bytes, and has the moments %v", d.Base.CountBytes(), d.Base.ListMoments())
+			}
+		})
+	}
+	if b := (*Base)(nil); b.CountBytes() != 0 || b.ListMoments() != nil {
+		t.Error("no Base is one")
 	}
 }

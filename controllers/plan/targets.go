@@ -18,10 +18,13 @@ func (in *Input) targetValues() map[string]any {
 	out := make(map[string]any, len(in.Spec.Targets))
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
-		if !t.IsIncluded() {
-			continue
+		switch {
+		case !t.IsIncluded():
+		case in.base != nil && !in.base.own[i]:
+			out[t.Name] = in.base.values[t.Name]
+		default:
+			out[t.Name] = targetValue(t, seen)
 		}
-		out[t.Name] = targetValue(t, seen)
 	}
 	return out
 }

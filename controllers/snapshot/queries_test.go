@@ -5,6 +5,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -211,5 +212,47 @@ func TestNamespaceQueries(t *testing.T) {
 		if wrong := tc.q.CheckScope(schema.GroupResource{Resource: "namespaces"}, false); wrong != "" {
 			t.Error(wrong)
 		}
+	}
+}
+
+// What has changed is read only where that is known of all targets: else all are read as a whole, and none twice.
+func TestReadSince(t *testing.T) {
+	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{
+		{Name: "a", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}},
+		{Name: "b", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Node"}}},
+		{Name: "c", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}},
+	}}
+	for name, tc := range map[string]struct {
+		moments []any
+		known   map[string]bool // the kinds of which it is known what has changed
+		want    string
+		change  bool
+	}{
+		"NoMoments": {nil, map[string]bool{"Pod": true, "Node": true}, "Pod Node", false},
+		"Others":    {[]any{1}, map[string]bool{"Pod": true, "Node": true}, "Pod Node", false},
+		"All":       {[]any{1, 2, 1}, map[string]bool{"Pod": true, "Node": true}, "Pod since 1, Node since 2", true},
+		"OnlyNodes": {[]any{1, 2, 1}, map[string]bool{"Node": true}, "Pod since 1, Node since 2, Node", false},
+		"OnlyPods":  {[]any{1, 2, 1}, map[string]bool{"Pod": true}, "Pod since 1, Node since 2, Pod", false},
+		"None":      {[]any{1, 2, 1}, nil, "Pod since 1, Node since 2", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			s := NewQueries("", work).ReadSince(t.Context(), readerFunc(func(q Query) observed.Target {
+				if q.Since == nil {
+					asked = append(asked, q.Kind)
+					return observed.Target{State: observed.Complete, At: 3}
+				}
+				asked = append(asked, fmt.Sprintf("%s since %v", q.Kind, q.Since))
+				return observed.Target{State: observed.Complete, At: 3, IsChange: tc.known[q.Kind]}
+			}), tc.moments)
+			if got := strings.Join(asked, " "); got != strings.ReplaceAll(tc.want, ",", "") {
+				t.Errorf("it asks for %s, want %s", got, tc.want)
+			}
+			for i := range s {
+				if s[i].IsChange != tc.change || s.IsChange() != tc.change {
+					t.Errorf("target %d is a change: %t", i, s[i].IsChange)
+				}
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -46,6 +47,9 @@ type Query struct {
 	MetadataOnly bool
 	// Reads is what is read of the objects, besides their metadata. Nil: all. A Reader may give more.
 	Reads *Reads
+	// Since is what an earlier read has given as At, if only what has changed since is asked for. A Reader that does not know that gives all. Nil: all
+	// is asked for.
+	Since any
 }
 
 // Compile prepares the selectors, so that what they cost later does not depend on how many values they have.
@@ -132,6 +136,30 @@ func (qs Queries) Read(ctx context.Context, r Reader) observed.Snapshot {
 		if n := qs[i].same; n < i {
 			s[i] = s[n]
 		} else {
+			s[i] = qs[i].read(ctx, r)
+		}
+	}
+	return s
+}
+
+// ReadSince reads what has changed in every target since these moments, if that is known of all of them; else it reads every target, as also if no
+// moments are given.
+func (qs Queries) ReadSince(ctx context.Context, r Reader, moments []any) observed.Snapshot {
+	if len(moments) != len(qs) {
+		return qs.Read(ctx, r)
+	}
+	since := slices.Clone(qs)
+	for i := range since {
+		since[i].Since = moments[i]
+	}
+	s := since.Read(ctx, r)
+	if s.IsChange() {
+		return s
+	}
+	for i := range s {
+		if n := qs[i].same; n < i {
+			s[i] = s[n]
+		} else if s[i].IsChange {
 			s[i] = qs[i].read(ctx, r)
 		}
 	}

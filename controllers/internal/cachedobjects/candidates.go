@@ -29,6 +29,23 @@ type PlacedShelf struct {
 	Shelf
 }
 
+// PlaceShelves returns the objects of these namespaces, or of all when there is no list of them.
+func PlaceShelves(objects map[string]Shelf, namespaces []string) (all []PlacedShelf) {
+	if namespaces == nil {
+		all = make([]PlacedShelf, 0, len(objects))
+		for namespace, shelf := range objects {
+			all = append(all, PlacedShelf{namespace, shelf})
+		}
+		return all
+	}
+	for _, namespace := range namespaces {
+		if shelf, ok := objects[namespace]; ok {
+			all = append(all, PlacedShelf{namespace, shelf})
+		}
+	}
+	return all
+}
+
 // SortShelves sorts shelves by their namespaces.
 func SortShelves(s []PlacedShelf) {
 	slices.SortFunc(s, func(a, b PlacedShelf) int { return strings.Compare(a.Namespace, b.Namespace) })

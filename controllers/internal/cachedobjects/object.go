@@ -1,8 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cachedobjects has the objects that informers hold, in the order of their names, and compares them with queries. It never asks an API
-// server, and an object never changes.
+// Package cachedobjects has the objects that informers hold, in the order of their names, compares them with queries, and says what has changed in
+// them. It never asks an API server, and an object never changes.
 package cachedobjects
 
 import (

@@ -154,6 +154,7 @@ func (r withoutOwnSecrets) Read(ctx context.Context, q snapshot.Query) observed.
 	if (t.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"}) || r.namespace == "" {
 		return t
 	}
+	t.At = nil // what changes of them is not asked for
 	own := func(o observed.Object) bool { return o.Namespace == r.namespace }
 	if slices.ContainsFunc(t.Objects, own) {
 		t.Objects = slices.DeleteFunc(slices.Clone(t.Objects), own) // others read the same list

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package memorybudget notices that the operator is about to take more memory than it may have, and says when something must be given up. It does
-// not know what, and gives nothing up itself.
+// not know what, and gives nothing up itself. It also chooses how often garbage is collected.
 package memorybudget
 
 import (

@@ -49,8 +49,9 @@ type Items struct {
 	Idle idlepatches.Patches
 	// Told are the items of which a report was made.
 	Told reportdedup.Reports
-	// Results are for which items `when` was false in the evaluation of a version of the Cleaner.
+	// Results are for which items `when` was false in the evaluation of a version of the Cleaner, and Base is what that evaluation has seen.
 	Results        *reuse.Results
+	Base           *plan.Base
 	ResultsVersion string
 	// Rehearsed are those of which the API server was asked while mode is DryRun.
 	Rehearsed rehearsed.Items
@@ -65,7 +66,7 @@ func NewItems() Items {
 
 // CountBytes is about how much memory is taken.
 func (m *Items) CountBytes() int64 {
-	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes() + m.Lagging.CountBytes() + m.Results.CountBytes()
+	n := m.Holds.Bytes() + m.Done.CountBytes() + m.Told.CountBytes() + m.Rehearsed.CountBytes() + unconfirmedBytes*int64(len(m.Unconfirmed)) + m.Awaited.CountBytes() + m.Lagging.CountBytes() + m.Results.CountBytes() + m.Base.CountBytes()
 	for _, e := range m.Backoff {
 		n += backoffBytes + int64(len(e.Why))
 	}
@@ -92,7 +93,7 @@ func (m *Items) FitInto(room int64, evaluated time.Time) {
 // Forget drops what is remembered of items. That costs requests and repeated reports, what holds begins anew, and what was used up of
 // limits stays used up: nothing is done earlier for it.
 func (m *Items) Forget(evaluated time.Time) {
-	m.Holds, m.Done, m.Lagging, m.Results = nil, m.Done.ForgetActions(), life.Lagging{}, nil
+	m.Holds, m.Done, m.Lagging, m.Results, m.Base = nil, m.Done.ForgetActions(), life.Lagging{}, nil, nil
 	m.Patches, m.Idle, m.Rehearsed = patched.Patches{}, idlepatches.Patches{}, rehearsed.Items{}
 	m.Unconfirmed, m.Backoff, m.Recreations = life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
 	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
@@ -121,7 +122,7 @@ func (m *Items) AskAgain() {
 	clear(m.Patches)
 	clear(m.Idle)
 	clear(m.Rehearsed)
-	m.Results = nil
+	m.ForgetResults()
 }
 
 // ResultsOf returns the results of a version of the Cleaner, for the next evaluation.
@@ -132,17 +133,29 @@ func (m *Items) ResultsOf(version string) *reuse.Results {
 	return m.Results
 }
 
+// FindBase returns what the evaluation of a version of the Cleaner has seen; nil if all must be looked at, as after actions that the watches may not
+// show.
+func (m *Items) FindBase(version string) *plan.Base {
+	if m.ResultsVersion != version || len(m.Overlay) > 0 || len(m.Lagging) > 0 {
+		return nil
+	}
+	return m.Base
+}
+
 // ForgetResults forgets the results, and says whether there were any: it costs evaluations.
 func (m *Items) ForgetResults() bool {
 	had := m.Results != nil
-	m.Results = nil
+	m.Results, m.Base = nil, nil
 	return had
 }
 
 // MakeRoom is how much the next decision may remember, of so many bytes that are free: holds, actions and reports may all grow in one pass.
-// Results take no room from them: they have an eighth in all, and go where the others need it.
-func (m *Items) MakeRoom(free int64) *plan.Room {
-	free += m.Results.CountBytes()
+// Results take no room from them: they have an eighth in all, and go where the others need it. It is nil if it is not known how many are free.
+func (m *Items) MakeRoom(free int64, known bool) *plan.Room {
+	if !known {
+		return nil
+	}
+	free += m.Results.CountBytes() + m.Base.CountBytes()
 	part := free / 8
 	m.Told.GrowBy(part)
 	return &plan.Room{

@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
@@ -135,7 +136,7 @@ func TestResultsOfAVersion(t *testing.T) {
 
 // resultsOf has as many results as a decision about so many items of so many rules hands on.
 func (m *Items) resultsOf(free int64, rules, items int) {
-	d := m.ResultsOf("1").BeginDecision(epoch, 365*24*time.Hour, m.MakeRoom(free).ResultBytes)
+	d := m.ResultsOf("1").BeginDecision(epoch, 365*24*time.Hour, m.MakeRoom(free, true).ResultBytes)
 	for r := range rules {
 		rule := d.BeginRule(fmt.Sprint("rule", r), reuse.Sum{}, items)
 		for i := range uint64(items) {
@@ -152,14 +153,14 @@ func (m *Items) resultsOf(free int64, rules, items int) {
 func TestResultsLeaveTimersTheirRoom(t *testing.T) {
 	const bound = 16 << 20
 	empty := NewItems()
-	want := empty.MakeRoom(bound).Holds
+	want := empty.MakeRoom(bound, true).Holds
 	for _, tc := range []struct{ rules, items int }{{1, 500_000}, {20, 50_000}, {64, 15_000}} {
 		m := NewItems()
 		for range 10 {
 			m.resultsOf(bound-m.CountBytes(), tc.rules, tc.items)
 			m.FitInto(bound, epoch)
 		}
-		if n := m.MakeRoom(bound - m.CountBytes()).Holds; n != want || m.CountBytes() == 0 || m.CountBytes() > bound/4 {
+		if n := m.MakeRoom(bound-m.CountBytes(), true).Holds; n != want || m.CountBytes() == 0 || m.CountBytes() > bound/4 {
 			t.Errorf("%d rules with %d items leave room for %d holds, and nothing for %d; results take %d bytes", tc.rules, tc.items, n, want, m.CountBytes())
 		}
 	}
@@ -168,7 +169,7 @@ func TestResultsLeaveTimersTheirRoom(t *testing.T) {
 func TestMakeRoom(t *testing.T) {
 	m := full()
 	const free = 80 * fortimers.HoldBytes
-	room := m.MakeRoom(free - m.Results.CountBytes())
+	room := m.MakeRoom(free-m.Results.CountBytes(), true)
 	if want := 1 + 60; room.Holds != want {
 		t.Errorf("there is room for %d holds, want %d", room.Holds, want)
 	}
@@ -178,7 +179,10 @@ func TestMakeRoom(t *testing.T) {
 	if want := int64(free / 8); room.ResultBytes != want {
 		t.Errorf("there is room for %d bytes of results, want %d", room.ResultBytes, want)
 	}
-	if room := m.MakeRoom(-1 << 30); room.Holds != 0 || room.DoneBytes != 0 || room.ResultBytes != 0 {
+	if room := m.MakeRoom(free, false); room != nil {
+		t.Errorf("an unknown room is %+v", room)
+	}
+	if room := m.MakeRoom(-1<<30, true); room.Holds != 0 || room.DoneBytes != 0 || room.ResultBytes != 0 {
 		t.Errorf("where there is none: %+v", room)
 	}
 }
@@ -237,6 +241,30 @@ func TestDropExpired(t *testing.T) {
 	for _, kind := range []string{"backoff", "remade", "patches", "idle"} {
 		if m.kinds()[kind] > 0 {
 			t.Errorf("%s is remembered for ever", kind)
+		}
+	}
+}
+
+// What an evaluation has seen is of its version, and of no use while the watches may not show what was done. It goes with the results.
+func TestTheBaseOfAVersion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(m *Items)
+		version string
+		want    bool
+	}{
+		"Same":    {func(*Items) {}, "v1", true},
+		"Other":   {func(*Items) {}, "v2", false},
+		"Acted":   {func(m *Items) { m.Overlay["uid"] = life.ActedOn{} }, "v1", false},
+		"Lagging": {func(m *Items) { m.Lagging = life.Lagging{life.LaggingKey{}: life.Lag{}} }, "v1", false},
+		"Forget":  {func(m *Items) { m.Forget(epoch) }, "v1", false},
+		"Results": {func(m *Items) { m.ForgetResults() }, "v1", false},
+		"Again":   {func(m *Items) { m.AskAgain() }, "v1", false},
+	} {
+		m := NewItems()
+		m.Results, m.Base, m.ResultsVersion = &reuse.Results{}, &plan.Base{}, "v1"
+		tc.change(&m)
+		if got := m.FindBase(tc.version); (got != nil) != tc.want {
+			t.Errorf("%s: that there is one is %t", name, got != nil)
 		}
 	}
 }

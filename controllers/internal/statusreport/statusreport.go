@@ -244,6 +244,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 	var reason string
 	var problems []string
 	for i := range in.Snapshot {
+		st.ResolvedTargetCount += int64(in.Snapshot[i].More)
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < cachetrim.MaxResolved {

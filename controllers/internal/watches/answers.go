@@ -50,6 +50,14 @@ func (a *answers) findCandidates(q *snapshot.Query, version string) (t observed.
 	t.Resource, t.Namespaced = r.GVR, r.Namespaced
 	if l.state == observed.Complete {
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
+		if len(l.informers) == 1 && chosenAmong == nil && cachedobjects.ChoosesByMetadata(q) {
+			i := l.informers[0]
+			t.At = i.history.Now()
+			if changed, ok := i.history.ListSince(q.Since, i.objects); ok {
+				t.IsChange = true
+				return t, []candidates{{changed: changed}}, r.fields
+			}
+		}
 		for _, i := range l.informers {
 			c := i.findCandidates(q, namespaces)
 			c.ChosenAmong = chosenAmong

@@ -68,6 +68,8 @@ type informer struct {
 	synced  bool
 	objects map[string]cachedobjects.Shelf // by namespace
 	groups  groups
+	// history has the latest changes of the objects. It is another one when all were listed.
+	history *cachedobjects.History
 	// bytes is about how much memory its objects take. loading is the same of a list that is not stored yet.
 	bytes   int
 	loading atomic.Int64
@@ -114,6 +116,8 @@ func (s *scope) informerFor(full bool) *informer {
 // event waits until a reader has looked at objects.
 type candidates struct {
 	cachedobjects.Candidates
+	// changed is what has changed, where only that is asked for.
+	changed []cachedobjects.Difference
 	// repeated is a group that is not there and was asked for again; nil: there is none.
 	repeated *missingGroup
 }
@@ -150,20 +154,8 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 }
 
 // findShelves returns the objects of these namespaces, or of all when there is no list of them.
-func (i *informer) findShelves(namespaces []string) (all []cachedobjects.PlacedShelf) {
-	if namespaces == nil {
-		all = make([]cachedobjects.PlacedShelf, 0, len(i.objects))
-		for namespace, objects := range i.objects {
-			all = append(all, cachedobjects.PlacedShelf{Namespace: namespace, Shelf: objects})
-		}
-		return all
-	}
-	for _, namespace := range namespaces {
-		if objects, ok := i.objects[namespace]; ok {
-			all = append(all, cachedobjects.PlacedShelf{Namespace: namespace, Shelf: objects})
-		}
-	}
-	return all
+func (i *informer) findShelves(namespaces []string) []cachedobjects.PlacedShelf {
+	return cachedobjects.PlaceShelves(i.objects, namespaces)
 }
 
 // feeds keeps informers in touch with the API server, and says what changes in them.
@@ -204,7 +196,7 @@ func (f *feeds) stopInformers(s *scope) {
 func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{
 		scope: s, full: full, groups: newGroups(f.groupBytes),
-		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}),
+		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), history: cachedobjects.NewHistory(),
 	}
 	f.adjustCounts(1, 0)
 	follows := f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
@@ -518,7 +510,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 		return
 	}
 	now.InheritContent(before)
-	i.noteEdit()
+	i.noteEdit(before, now)
 	i.changed = cachedobjects.ChooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
 	i.groups.moveObject(before, now)
@@ -543,7 +535,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 		delete(i.objects, namespace)
 	}
 	i.groups.moveObject(before, nil)
-	i.noteEdit()
+	i.noteEdit(before, nil)
 	i.bytes -= before.Bytes
 	f.adjustCounts(0, -1)
 	f.notifyChange(i, before, nil, i.missedSince(f.clock.Now()))
@@ -620,7 +612,8 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	}
 	i.groups.dropAll() // the next reads make them again
 	i.objects, i.groups.of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
-	i.noteEdit()
+	i.history = cachedobjects.NewHistory()
+	i.noteChange()
 	i.reached = "" // a list may be older than what was known
 	i.noteReached(l.version)
 	i.loading.Store(0)

@@ -123,8 +123,14 @@ func (i *informer) noteReached(version string) {
 	i.endWait()
 }
 
-// noteEdit records a change of what an informer has.
-func (i *informer) noteEdit() {
+// noteEdit records a change of an object that an informer has.
+func (i *informer) noteEdit(before, now *cachedobjects.Object) {
+	i.history.NoteEdit(before, now, i.bytes)
+	i.noteChange()
+}
+
+// noteChange records that what an informer has is no longer the same.
+func (i *informer) noteChange() {
 	i.edits++
 	i.confirmed = ""
 }

@@ -24,6 +24,9 @@ func (e *Engine) Read(ctx context.Context, q snapshot.Query) observed.Target {
 func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) observed.Target {
 	q.Compile()
 	t, found, f := e.answers.findCandidates(&q, version)
+	if t.IsChange {
+		return cachedobjects.ListChanges(t, found[0].changed, &q)
+	}
 	keep := func(o *cachedobjects.Object) bool { return o.MatchesQuery(&q, t.Namespaced, f) }
 	if q.Labels.Empty() && q.Fields.Empty() && q.Namespaces.Except == nil { // all that is near matches
 		keep = nil

@@ -117,7 +117,7 @@ func (a Acted) OverlaySnapshot(s observed.Snapshot) observed.Snapshot {
 		if _, known := complete[s[t].Resource]; !known {
 			complete[s[t].Resource] = true
 		}
-		out[t].Objects = a.overlayObjects(s[t].Objects, shown)
+		out[t].Objects, out[t].At = a.overlayObjects(s[t].Objects, shown), nil
 	}
 	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool {
 		known, wanted := complete[e.Resource]

@@ -9,6 +9,7 @@ package observed
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,6 +157,24 @@ type Target struct {
 	Namespaced bool
 	// Objects are ordered by namespace and name. At most one, when the reference has a name.
 	Objects []Object
+	// At stands for what the objects were when they were read, so that a later read can say what has changed since: only who read them knows
+	// more of it. Nil: no read can say that.
+	At any
+	// IsChange says that Changes are there in the place of Objects: what is different since an earlier At, once for each name.
+	IsChange bool
+	Changes  []Change
+	// More is how many objects there are besides Objects. It is 0 but after ComputeChange, which leaves the first objects of a list, without Values.
+	More int
+}
+
+// Change is how an object of a target differs from what it was.
+type Change struct {
+	Namespace, Name string
+	// Was says that it was among the objects, and Before is the number that its content had.
+	Was    bool
+	Before uint64
+	// Now is the object; nil: it is not among the objects now.
+	Now *Object
 }
 
 // EachObject goes through the objects of the target, by their UIDs.
@@ -169,6 +188,11 @@ func (t *Target) EachObject(yield func(types.UID) bool) {
 
 // Snapshot is what the targets of a spec look like, in the order of the spec.
 type Snapshot []Target
+
+// IsChange says that it has what has changed of all targets, and not all that there is.
+func (s Snapshot) IsChange() bool {
+	return len(s) > 0 && !slices.ContainsFunc(s, func(t Target) bool { return !t.IsChange })
+}
 
 // Identify is the UID, or what stands for it in files, where objects have none.
 func (r Ref) Identify() types.UID {

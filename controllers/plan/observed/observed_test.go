@@ -296,3 +296,18 @@ func TestLiveObjectsOverlayAnySnapshot(t *testing.T) {
 		}
 	})
 }
+
+// A snapshot is one of changes only if all of its targets say what has changed.
+func TestIsChange(t *testing.T) {
+	whole, change := seen(newPod("a")), Target{State: Complete, IsChange: true, Changes: []Change{{Namespace: "shop", Name: "a", Was: true}}}
+	for name, tc := range map[string]struct {
+		snapshot Snapshot
+		want     bool
+	}{
+		"All": {Snapshot{change, change}, true}, "One": {Snapshot{change, whole}, false}, "None": {Snapshot{whole}, false}, "NoTargets": {nil, false},
+	} {
+		if got := tc.snapshot.IsChange(); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}

@@ -11,7 +11,9 @@ package reuse
 
 import (
 	"crypto/sha256"
+	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -29,6 +31,8 @@ type Results struct {
 	rules map[string]ruleResults
 	// whole is when all items were evaluated last, and last when some were.
 	whole, last time.Time
+	// extended says that others have these and more, in the same memory.
+	extended bool
 }
 
 type ruleResults struct {
@@ -61,6 +65,42 @@ func (r *Results) CountBytes() int64 {
 	return n
 }
 
+// CountResults returns how many results there are.
+func (r *Results) CountResults() (n int) {
+	if r == nil {
+		return 0
+	}
+	for _, of := range r.rules {
+		n += len(of.results)
+	}
+	return n
+}
+
+// ServeAt says that they may be used at a moment: all items were evaluated in the period before it, and the clock did not go back.
+func (r *Results) ServeAt(now time.Time, period time.Duration) bool {
+	return r != nil && !now.Before(r.last) && now.Before(r.whole.Add(period))
+}
+
+// ExtendWith returns the results with those of a later decision about other contents, which has used none of them. What else the rules read has
+// not changed.
+func (r *Results) ExtendWith(later *Results) *Results {
+	out := &Results{rules: maps.Clone(r.rules), whole: r.whole, last: later.last}
+	for name, more := range later.rules {
+		of, known := out.rules[name]
+		if !known {
+			of.joined = more.joined
+		}
+		if r.extended {
+			of.results = slices.Clip(of.results)
+		}
+		of.results = append(of.results, more.results...)
+		of.newest = max(of.newest, more.newest)
+		out.rules[name] = of
+	}
+	r.extended = true
+	return out
+}
+
 // Decision is a decision that uses results and makes new ones.
 type Decision struct {
 	before *Results
@@ -73,7 +113,7 @@ type Decision struct {
 // period, or if the clock went back.
 func (r *Results) BeginDecision(now time.Time, period time.Duration, room int64) *Decision {
 	d := &Decision{before: r, now: now, room: room, next: Results{rules: map[string]ruleResults{}, whole: now, last: now}}
-	if r == nil || now.Before(r.last) || !now.Before(r.whole.Add(period)) {
+	if !r.ServeAt(now, period) {
 		d.before = &Results{}
 		return d
 	}

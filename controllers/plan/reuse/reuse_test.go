@@ -170,3 +170,56 @@ func BenchmarkReuse(b *testing.B) {
 		}
 	}
 }
+
+// addResult returns results with one of a later decision about another content.
+func addResult(r *Results, now time.Time, content uint64, until time.Time) *Results {
+	d := (&Results{}).BeginDecision(now, time.Hour, 1<<20)
+	rule := d.BeginRule("r", Sum{9}, 1) // what else is read is not asked for
+	rule.NoteFalse(content, until)
+	rule.EndRule()
+	return r.ExtendWith(d.EndDecision())
+}
+
+// knows lists the contents up to 9 for which results say at a moment that `when` is false.
+func knows(r *Results, now time.Time) (contents []uint64) {
+	rule := r.BeginDecision(now, time.Hour, 1<<20).BeginRule("r", Sum{}, 9)
+	for content := range uint64(10) {
+		if rule.IsFalse(content) {
+			contents = append(contents, content)
+		}
+	}
+	return contents
+}
+
+// Results that are extended have all of both, and those that they were made of do not change, also if they are extended twice. All items are
+// evaluated again when those of the first decision are.
+func TestExtendedResults(t *testing.T) {
+	at := epoch.Add(time.Minute)
+	first, _, _ := evaluate(nil, epoch, Sum{}, []uint64{1, 2}, map[uint64]time.Time{1: {}, 2: {}})
+	second := addResult(first, at, 3, time.Time{})
+	third := addResult(second, at, 4, at.Add(time.Minute))
+	other := addResult(second, at, 5, time.Time{})
+	for name, tc := range map[string]struct {
+		results *Results
+		now     time.Time
+		want    []uint64
+	}{
+		"First":   {first, at, []uint64{1, 2}},
+		"Second":  {second, at, []uint64{1, 2, 3}},
+		"Third":   {third, at, []uint64{1, 2, 3, 4}},
+		"Other":   {other, at, []uint64{1, 2, 3, 5}},
+		"Later":   {third, at.Add(time.Minute), []uint64{1, 2, 3}},
+		"Period":  {third, epoch.Add(time.Hour), nil},
+		"Earlier": {third, at.Add(-time.Second), nil},
+	} {
+		if got := knows(tc.results, tc.now); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: of %v it is known that they are false, want %v", name, got, tc.want)
+		}
+		if tc.results.ServeAt(tc.now, time.Hour) != (tc.want != nil) {
+			t.Errorf("%s: it is wrong whether they serve", name)
+		}
+	}
+	if third.CountResults() != 4 || (*Results)(nil).CountResults() != 0 || (*Results)(nil).ServeAt(at, time.Hour) || (&Results{}).ServeAt(at, time.Hour) {
+		t.Errorf("there are %d results", third.CountResults())
+	}
+}
