@@ -21,7 +21,7 @@ import (
 // others.
 //
 // It is for one goroutine, has its Programs for itself from BeginEvaluation to Close, and is invalid afterwards, like its results, except
-// plain Go values. Do not wait for anything else in between.
+// plain Go values and what KeepValues returns. Do not wait for anything else in between.
 type Evaluation struct {
 	p            *Programs
 	values       map[string]any // the targets, params and time
@@ -245,8 +245,8 @@ type Kept struct {
 	fixed hoist.Kept
 }
 
-// KeepValues returns what the evaluation has found out, and about how many bytes that takes. It serves evaluations that see the same targets, but
-// for those that only forEach has read.
+// KeepValues returns what the evaluation has found out, and about how many bytes that takes. It serves evaluations that see the same values in
+// all targets that a variable or a fixed part has read.
 func (e *Evaluation) KeepValues() (*Kept, int64) {
 	k := &Kept{memos: append([]memo(nil), e.memos...), fixed: e.p.fixed.KeptValues()}
 	for _, v := range e.p.variables {

@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"weak"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
@@ -127,8 +128,8 @@ func (k *known) end() {
 
 // Base is what a plan hands on that wants nothing, so that the next one need not look at what has not changed since. It never changes.
 type Base struct {
-	programs *celenv.Programs
-	at       []any // of the targets
+	programs weak.Pointer[celenv.Programs] // a Base holds none that nothing else uses
+	at       []any                         // of the targets
 	// own says which targets have the items of rules, and counts are those of the rules.
 	own    []bool
 	counts []RuleCount
@@ -186,7 +187,7 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	if d.results == nil || len(in.Spec.Conditions) > 0 || !in.Spec.IsRecurring() || in.Spec.Helm != nil || !p.wantsNothing() || len(p.Counts) != len(in.Spec.Rules) {
 		return nil
 	}
-	b := &Base{programs: in.Programs, own: make([]bool, len(in.Spec.Targets)), counts: p.Counts, targets: slices.Clone(in.Snapshot), values: map[string]any{}, sums: d.sums}
+	b := &Base{programs: weak.Make(in.Programs), own: make([]bool, len(in.Spec.Targets)), counts: p.Counts, targets: slices.Clone(in.Snapshot), values: map[string]any{}, sums: d.sums}
 	items, ok := b.findOwn(in)
 	if !ok || p.Results.CountResults() != items { // else some have no number, or no room
 		return nil
@@ -209,7 +210,7 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 // keepValues takes over what an evaluation has found out.
 func (b *Base) keepValues(e *celenv.Evaluation) *Base {
 	kept, bytes := e.KeepValues()
-	b.kept, b.keptBytes = kept, max(b.keptBytes, bytes)
+	b.kept, b.keptBytes = kept, b.keptBytes+bytes // what was kept before is not counted in it
 	return b
 }
 
@@ -217,7 +218,7 @@ func (b *Base) keepValues(e *celenv.Evaluation) *Base {
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
 		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
-		if own < 0 {
+		if own < 0 || in.Spec.Rules[i].Leave != nil { // all items are grouped, also those that are left alone
 			return 0, false
 		}
 		b.own[own] = true
@@ -300,7 +301,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 func (b *Base) serves(in *Input) bool {
 	period, err := EvaluationPeriod(in.Spec)
 	due := in.dueTime()
-	return err == nil && b.programs == in.Programs && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
+	return err == nil && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
 }
 
 // assumeUntil has a plan be made again also when time may change an answer about other items, by the API server's clock, and returns when time may

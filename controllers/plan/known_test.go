@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -529,6 +531,7 @@ func TestWhatHasNoBase(t *testing.T) {
 		"Room":      {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1 << 20} }, true},
 		"Deleted":   {func(_ *Input, work *v1alpha1.Work) { work.Targets[2].Delete = true }, false},
 		"ForEach":   {func(_ *Input, work *v1alpha1.Work) { work.Rules[0].ForEach = "pods.items.filter(p, true)" }, false},
+		"Leave":     {func(_ *Input, work *v1alpha1.Work) { three := intstr.FromInt32(3); work.Rules[0].Leave = &three }, false},
 		"Joined": {func(_ *Input, work *v1alpha1.Work) {
 			work.Rules[0].When = `item.spec.node == "n8" && nodes.items.size() > 9`
 		}, true},
@@ -556,5 +559,35 @@ func TestWhatHasNoBase(t *testing.T) {
 	}
 	if b := (*Base)(nil); b.CountBytes() != 0 || b.ListMoments() != nil {
 		t.Error("no Base is one")
+	}
+}
+
+// What a plan hands on does not keep compiled expressions in memory: the cache of them has a bound.
+func TestABaseHoldsNoPrograms(t *testing.T) {
+	plans := func() *Base {
+		work := cluster(rule(func(r *v1alpha1.Rule) {
+			r.When = `item.spec.node == "n9" && variables.names.exists(n, n == item.spec.node)`
+		}))
+		work.Variables = []v1alpha1.Variable{{Name: "names", Expression: "nodes.items.map(n, n.metadata.name).filter(n, n != '')"}, {Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+		w := newWorld()
+		w.nodes, w.pods["p0"] = []string{"n1"}, p("p0", "node:n9")
+		in := over(t, work)
+		in.Snapshot, in.Results = w.show(), &reuse.Results{}
+		return ComputePlan(t.Context(), in).Base
+	}
+	b := plans()
+	if b == nil {
+		t.Fatal("there is no Base")
+	}
+	for range 20 {
+		if runtime.GC(); b.programs.Value() == nil {
+			break
+		}
+	}
+	if b.programs.Value() != nil {
+		t.Error("the compiled expressions are still in memory")
+	}
+	if len(b.targets) == 0 {
+		t.Error("the Base is empty")
 	}
 }

@@ -12,6 +12,8 @@ const (
 	// fewEdits is how many changes a History always has, mostEdits how many at most, and bytesPerEdit for how many bytes of objects it has one
 	// otherwise. It may have twice as many, so that it need not drop one with each change.
 	fewEdits, mostEdits, bytesPerEdit = 16, 512, 16 << 10
+	// mostBytes is how many bytes of labels and finalizers an object may have in a History.
+	mostBytes = 4 << 10
 )
 
 // History has the latest changes of objects, so that a reader need not compare all of them. Who changes it has a lock of all readers.
@@ -42,17 +44,34 @@ func NewHistory() *History {
 // Now returns the moment after the latest change.
 func (h *History) Now() Moment { return h.now }
 
-// NoteEdit adds a change of an object, among objects of so many bytes. One of both may be nil.
+// NoteEdit adds a change of an object, among objects of so many bytes. One of both may be nil. What was before a change of an object with many
+// labels or finalizers is not known.
 func (h *History) NoteEdit(before, now *Object, bytes int) {
 	in := now
 	if in == nil {
 		in = before
 	}
+	h.now.number++
+	if before != nil && !before.hasFewLabels() {
+		h.edits = nil
+		return
+	}
 	if keep := min(max(fewEdits, bytes/bytesPerEdit), mostEdits); len(h.edits) >= 2*keep {
-		h.edits = append(make([]edit, 0, 2*keep), h.edits[len(h.edits)-keep+1:]...) // a reader may have the others
+		h.edits = append(make([]edit, 0, 2*keep), h.edits[len(h.edits)-keep+1:]...) // not in place: what is dropped goes
 	}
 	h.edits = append(h.edits, edit{in.Namespace, in.Name, before.KeepForMatching(false)})
-	h.now.number++
+}
+
+// hasFewLabels says that the labels and finalizers of an object take little memory.
+func (o *Object) hasFewLabels() bool {
+	n := 0
+	for key, value := range o.Labels {
+		n += len(key) + len(value)
+	}
+	for _, f := range o.Finalizers {
+		n += len(f)
+	}
+	return n <= mostBytes
 }
 
 // Difference is an object as it was, without its fields, and as it is. One of them may be nil.

@@ -140,6 +140,40 @@ func TestAHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// Of an object with many labels nothing is kept, and what changes in it is unknown; what comes later is known.
+func TestAHistoryKeepsNoLargeLabels(t *testing.T) {
+	large := map[string]string{}
+	for i := range 200 {
+		large[fmt.Sprint("label-", i)] = "a value of some length"
+	}
+	s := newStored()
+	s.put("a", "p", large)
+	first := s.history.Now()
+	for i := range 100 {
+		large["i"] = fmt.Sprint(i)
+		s.put("a", "p", large)
+	}
+	if len(s.history.edits) > 0 {
+		t.Errorf("%d large objects are kept", len(s.history.edits))
+	}
+	later := s.history.Now()
+	s.put("a", "q", nil)
+	if _, ok := s.history.ListSince(first, s.objects); ok {
+		t.Error("a moment before changes that are not kept is known")
+	}
+	if changed, ok := s.history.ListSince(later, s.objects); !ok || len(changed) != 1 {
+		t.Errorf("since then there are %v, %t", changed, ok)
+	}
+	held := newPod("a", "p", nil)
+	for i := range 300 {
+		held.Finalizers = append(held.Finalizers, fmt.Sprint("example.com/finalizer-", i))
+	}
+	s.history.NoteEdit(held, nil, 0)
+	if len(s.history.edits) > 0 {
+		t.Error("many finalizers are kept")
+	}
+}
+
 // Who reads changes while others come sees what was when it began.
 func TestAReaderKeepsItsChanges(t *testing.T) {
 	s := newStored()

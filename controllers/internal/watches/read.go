@@ -60,6 +60,9 @@ func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) o
 				t.State, t.Detail, t.Objects = observed.Failed, err.Error(), nil
 				return t
 			}
+			if o.LoadValue != nil { // a reader that keeps what was decoded for it takes memory that is not counted
+				t.At = nil
+			}
 		}
 		if q.MetadataOnly {
 			t.Objects[n].Value, t.Objects[n].Content = nil, 0
