@@ -93,6 +93,29 @@ func (c *Candidates) ListObjects(wanted func(*Object) bool) SortedObjects {
 	return all
 }
 
+// ReadInto returns a target with what a query reads of the objects. It has no moment if an object is decoded for it: a reader that keeps that
+// takes memory which is not counted.
+func (s SortedObjects) ReadInto(t observed.Target, q *snapshot.Query) observed.Target {
+	t.Objects = make([]observed.Object, len(s))
+	for n, o := range s {
+		t.Objects[n] = o.Object
+		if !q.MetadataOnly || snapshot.NeedsValue(q.Fields) {
+			var err error
+			if t.Objects[n], err = o.ReadWhole(); err != nil {
+				t.State, t.Detail, t.Objects = observed.Failed, err.Error(), nil
+				return t
+			}
+			if o.LoadValue != nil {
+				t.At = nil
+			}
+		}
+		if q.MetadataOnly {
+			t.Objects[n].Value, t.Objects[n].Content = nil, 0
+		}
+	}
+	return t
+}
+
 // CountObjects returns how many objects shelves have.
 func CountObjects(shelves []PlacedShelf) (n int) {
 	for _, s := range shelves {

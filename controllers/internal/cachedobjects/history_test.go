@@ -208,3 +208,26 @@ func TestAChangeThatCannotBeRead(t *testing.T) {
 		t.Error("fields are metadata")
 	}
 }
+
+// A read says at which moment it was only if nothing had to be decoded for it.
+func TestWhatIsDecodedHasNoMoment(t *testing.T) {
+	stored, decoded := newPod("a", "p", nil), newPod("a", "q", nil)
+	value := decoded.Value
+	decoded.Value, decoded.LoadValue = nil, func() (map[string]any, error) { return value, nil }
+	q := snapshot.Query{Labels: labels.Everything(), Fields: fields.Everything()}
+	at := observed.Target{State: observed.Complete, At: NewHistory().Now()}
+	if got := (SortedObjects{stored}).ReadInto(at, &q); got.At == nil || len(got.Objects) != 1 {
+		t.Errorf("of what is stored it reads %+v", got)
+	}
+	if got := (SortedObjects{stored, decoded}).ReadInto(at, &q); got.At != nil || len(got.Objects) != 2 || got.Objects[1].Value == nil {
+		t.Errorf("of what is decoded it reads %+v", got)
+	}
+	decoded.LoadValue = func() (map[string]any, error) { return nil, errors.New("too large") }
+	if got := (SortedObjects{stored, decoded}).ReadInto(at, &q); got.State != observed.Failed || got.Objects != nil {
+		t.Errorf("of what cannot be read it reads %+v", got)
+	}
+	q.MetadataOnly = true
+	if got := (SortedObjects{stored}).ReadInto(at, &q); got.Objects[0].Value != nil || got.Objects[0].Content != 0 {
+		t.Errorf("where only metadata is read it reads %+v", got.Objects[0])
+	}
+}

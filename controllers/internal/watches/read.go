@@ -51,22 +51,5 @@ func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) o
 		t.State, t.Detail = observed.Failed, err.Error()
 		return t
 	}
-	t.Objects = make([]observed.Object, len(near))
-	for n, o := range near {
-		t.Objects[n] = o.Object
-		if !q.MetadataOnly || snapshot.NeedsValue(q.Fields) {
-			var err error
-			if t.Objects[n], err = o.ReadWhole(); err != nil {
-				t.State, t.Detail, t.Objects = observed.Failed, err.Error(), nil
-				return t
-			}
-			if o.LoadValue != nil { // a reader that keeps what was decoded for it takes memory that is not counted
-				t.At = nil
-			}
-		}
-		if q.MetadataOnly {
-			t.Objects[n].Value, t.Objects[n].Content = nil, 0
-		}
-	}
-	return t
+	return near.ReadInto(t, &q)
 }
