@@ -190,7 +190,8 @@ func (e *evaluator) declareInterests() {
 // dropInterests declares that the Cleaner wants to hear of nothing.
 func (e *evaluator) dropInterests() {
 	e.pass.r.watches.DropInterests(e.pass.store.Key)
-	e.pass.mem.listening, e.pass.mem.queried, e.pass.mem.Results, e.pass.mem.Base = time.Time{}, queried{}, nil, nil
+	e.pass.mem.listening, e.pass.mem.queried = time.Time{}, queried{}
+	e.pass.mem.ForgetResults()
 }
 
 // observeInput is what a decision depends on now, as the watches know it and as this process has changed it since; or what of it has changed since
@@ -239,7 +240,7 @@ func (e *evaluator) findRoom() *plan.Room {
 // decideOnWatched decides on what the watches show, and remembers what the next decision has to know. It looks at all only if what has changed is not
 // enough.
 func (e *evaluator) decideOnWatched(ctx context.Context, programs *celenv.Programs) (plan.Input, plan.Plan) {
-	base, version := e.pass.mem.FindBase(e.pass.assignment.Version), e.pass.assignment.Version
+	base := e.pass.mem.FindBase(e.pass.assignment.Version)
 	in := e.observeInput(ctx, programs, base.ListMoments())
 	began := e.pass.r.clock.Now()
 	d, ok := e.computeChange(ctx, &in, base)
@@ -249,7 +250,7 @@ func (e *evaluator) decideOnWatched(ctx context.Context, programs *celenv.Progra
 		}
 		d = e.computePlan(ctx, in)
 	}
-	e.pass.mem.Results, e.pass.mem.Base, e.pass.mem.ResultsVersion = d.Results, d.Base, version
+	e.pass.mem.Results, e.pass.mem.Base, e.pass.mem.ResultsVersion = d.Results, d.Base, e.pass.assignment.Version
 	e.pass.mem.evaluated, e.pass.mem.expected = in.Now, d.Next
 	stopped := d.Reason == v1alpha1.ReasonEvaluationFailed && !d.RulesEvaluated
 	if e.pass.holdsChecked = checkMemory(e.pass.share) == nil && !stopped; e.pass.holdsChecked {

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// fewEdits is how many changes a History always has, mostEdits how many at most, and bytesPerEdit for how many bytes of objects it has one
+	// fewEdits is how many changes a History has at least, of objects with few labels and finalizers, mostEdits how many at most, and bytesPerEdit for how many bytes of objects it has one
 	// otherwise. It may have twice as many, so that it need not drop one with each change.
 	fewEdits, mostEdits, bytesPerEdit = 16, 512, 16 << 10
 	// mostBytes is how many bytes of labels and finalizers an object may have in a History.
