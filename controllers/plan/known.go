@@ -129,7 +129,6 @@ func (k *known) end() {
 // Base is what a plan hands on that wants nothing, so that the next one need not look at what has not changed since. It never changes.
 type Base struct {
 	programs weak.Pointer[celenv.Programs] // a Base holds none that nothing else uses
-	at       []any                         // of the targets
 	// own says which targets have the items of rules, and counts are those of the rules.
 	own    []bool
 	counts []RuleCount
@@ -168,7 +167,11 @@ func (b *Base) ListMoments() []any {
 	if b == nil {
 		return nil
 	}
-	return b.at
+	moments := make([]any, len(b.targets))
+	for t := range b.targets {
+		moments[t] = b.targets[t].At
+	}
+	return moments
 }
 
 // wantsNothing says that `when` is false for all items, and that nothing else is to be said of them.
@@ -240,7 +243,6 @@ func (b *Base) addTarget(t *v1alpha1.ClusterTarget, place int) bool {
 	if seen.At == nil || seen.State != observed.Complete || !t.IsIncluded() || t.Delete {
 		return false
 	}
-	b.at = append(b.at, seen.At)
 	if !b.own[place] {
 		b.values[t.Name] = targetValue(t, seen)
 		b.seenBytes += objectBytes * int64(len(seen.Objects))
@@ -264,8 +266,8 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 	}
 	change, next := *in, *b
 	change.base, change.Results, change.Snapshot = b, &reuse.Results{}, slices.Clone(b.targets)
-	next.at, next.targets = make([]any, len(b.at)), slices.Clone(b.targets)
-	more := make([]int, len(b.at))
+	next.targets = slices.Clone(b.targets)
+	more := make([]int, len(b.targets))
 	for t := range in.Snapshot {
 		if in.Spec.Targets[t].Reference.Name == "" {
 			change.Snapshot[t].Objects = nil
@@ -273,7 +275,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 		if more[t], ok = b.addChanges(&change.Snapshot[t], &in.Snapshot[t], t); !ok {
 			return p, false
 		}
-		next.at[t] = in.Snapshot[t].At
+		next.targets[t].At = in.Snapshot[t].At
 		next.targets[t].More += more[t]
 	}
 	p = ComputePlan(ctx, change)
