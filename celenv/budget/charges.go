@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/library"
 )
 
 // Charge is what a function costs: it is paid before the call, so that nothing large is made, read or compared that is not
@@ -634,21 +636,30 @@ func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeValidation charges for the copy while it exists: it is not kept.
+// chargeValidation charges for reading a text, and, where it must be decoded for that, for the copy while it exists: it is not kept.
 func chargeValidation(m *Meter, args []ref.Val) ref.Val {
-	m.payCopying(measureDecoded(m, args[0]))
+	text, _ := args[0].(types.String)
+	m.payCopying(int64(len(text)))
+	if !library.IsPlainJSON(string(text)) {
+		m.payCopying(measureDecoded(m, args[0]))
+	}
 	return nil
 }
 
-// measureDecoded measures what a text of JSON becomes, by what begins and separates its values, and pays for reading it.
+// measureDecoded measures what a text of JSON becomes, by what begins and separates its values, and pays for reading it. Strings are parts of
+// the text, unless it has escapes, and objects with the same keys share these.
 func measureDecoded(m *Meter, v ref.Val) int64 {
-	const objectSize = 256 // an empty map takes about this
+	const objectSize, listSize, partSize = 48, 64, 24
 	text, _ := v.(types.String)
 	m.payReading(MultiplyCapped(4, int64(len(text))))
 	objects := strings.Count(string(text), "{")
 	lists := strings.Count(string(text), "[")
-	values := strings.Count(string(text), ",") + 1
-	return AddCapped(int64(len(text)), MultiplyCapped(objectSize, int64(objects)), MultiplyCapped(entrySize, int64(lists+values)))
+	values := strings.Count(string(text), ",") + objects + lists + 1
+	copied := 0
+	if strings.Contains(string(text), `\`) || !utf8.ValidString(string(text)) {
+		copied = len(text)
+	}
+	return AddCapped(int64(copied), MultiplyCapped(objectSize, int64(objects)), MultiplyCapped(listSize, int64(lists)), MultiplyCapped(partSize, int64(values)))
 }
 
 func chargeRange(m *Meter, args []ref.Val) ref.Val {

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -54,11 +53,7 @@ func (jsonLibrary) CompileOptions() []cel.EnvOption {
 func (jsonLibrary) ProgramOptions() []cel.ProgramOption { return nil }
 
 func unmarshalJSON(v ref.Val) ref.Val {
-	decoded, err := decodeJSON(string(v.(types.String)))
-	if err != nil {
-		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
-	}
-	value, err := convertFromJSON(decoded, maxJSONDepth)
+	value, err := decodeJSON(string(v.(types.String)))
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("json.unmarshal: %w", err))
 	}
@@ -66,23 +61,72 @@ func unmarshalJSON(v ref.Val) ref.Val {
 }
 
 func isValidJSON(v ref.Val) ref.Val {
-	return types.Bool(!types.IsError(unmarshalJSON(v)))
+	text := string(v.(types.String))
+	if !IsPlainJSON(text) {
+		return types.Bool(!types.IsError(unmarshalJSON(v)))
+	}
+	return types.Bool(checkJSON(text) == nil)
 }
 
-func decodeJSON(text string) (any, error) {
+// IsPlainJSON says whether a text of JSON cannot be nested too deep, nor have a number that is too large. Then json.valid need not decode it.
+func IsPlainJSON(text string) bool {
+	const longNumber = 300 // digits: the largest number has 309
+	depth, digits, inText := 0, 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if inText {
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				inText = false
+			}
+			continue
+		}
+		if digits++; c < '0' || c > '9' {
+			digits = 0
+		}
+		switch c {
+		case '"':
+			inText = true
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		}
+		if depth > maxJSONDepth || digits > longNumber || c == 'e' && isDigit(text, i-1) || c == 'E' {
+			return false
+		}
+	}
+	return true
+}
+
+// isDigit says whether there is a digit at a place.
+func isDigit(text string, i int) bool { return i >= 0 && text[i] >= '0' && text[i] <= '9' }
+
+// checkJSON says what is wrong with the syntax of a text.
+func checkJSON(text string) error {
 	if len(text) > maxJSON {
-		return nil, fmt.Errorf("the text is longer than %d bytes", maxJSON)
+		return fmt.Errorf("the text is longer than %d bytes", maxJSON)
 	}
 	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // a float64 would change integers above 2^53
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, describeDecodeError(err)
+	var whole json.RawMessage
+	if err := d.Decode(&whole); err != nil {
+		return describeDecodeError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more text after the value")
+		return errors.New("there is more text after the value")
 	}
-	return v, nil
+	return nil
+}
+
+func decodeJSON(text string) (ref.Val, error) {
+	if err := checkJSON(text); err != nil {
+		return nil, err
+	}
+	r := jsonReader{text: text, tokens: json.NewDecoder(strings.NewReader(text)), keysOf: map[int][]ref.Val{}}
+	r.tokens.UseNumber() // a float64 would change integers above 2^53
+	return r.readValue(maxJSONDepth)
 }
 
 var errTooDeep = fmt.Errorf("lists and maps are nested more than %d deep", maxJSONDepth)
@@ -95,63 +139,109 @@ func describeDecodeError(err error) error {
 	return err
 }
 
-// convertFromJSON makes a CEL value of what encoding/json decoded, if at most so many lists and maps are nested in it.
-func convertFromJSON(v any, depth int) (ref.Val, error) {
-	switch v := v.(type) {
+// jsonReader makes CEL values of a text of JSON that is known to be valid.
+type jsonReader struct {
+	text   string
+	tokens *json.Decoder
+	keysOf map[int][]ref.Val // the latest keys of an object with so many
+}
+
+// readValue reads the next value, if at most so many lists and maps are nested in it.
+func (r *jsonReader) readValue(depth int) (ref.Val, error) {
+	token, err := r.tokens.Token()
+	if err != nil {
+		return nil, describeDecodeError(err)
+	}
+	switch token := token.(type) {
 	case nil:
 		return types.NullValue, nil
 	case bool:
-		return types.Bool(v), nil
+		return types.Bool(token), nil
 	case string:
-		return types.String(v), nil
+		return r.shareText(token), nil
 	case json.Number:
-		if i, err := v.Int64(); err == nil {
-			return types.Int(i), nil
+		return convertNumber(token)
+	case json.Delim:
+		if depth == 0 {
+			return nil, errTooDeep
 		}
-		f, err := v.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("the number %s is too large", v)
+		if token == '[' {
+			return r.readList(depth - 1)
 		}
-		return types.Double(f), nil
-	case []any:
-		return convertListFromJSON(v, depth-1)
-	case map[string]any:
-		return convertMapFromJSON(v, depth-1)
+		return r.readObject(depth - 1)
 	default:
-		return nil, fmt.Errorf("cannot read %T", v)
+		return nil, fmt.Errorf("cannot read %T", token)
 	}
 }
 
-func convertListFromJSON(v []any, depth int) (ref.Val, error) {
-	if depth < 0 {
-		return nil, errTooDeep
+// shareText returns a string that was just read as a part of the text, so that it takes no memory of its own.
+func (r *jsonReader) shareText(read string) types.String {
+	end := int(r.tokens.InputOffset()) - 1
+	if begin := end - len(read); begin >= 0 && r.text[begin:end] == read {
+		return types.String(r.text[begin:end])
 	}
-	elems := make([]ref.Val, len(v))
-	for i := range v {
-		var err error
-		if elems[i], err = convertFromJSON(v[i], depth); err != nil {
-			return nil, err
-		}
-	}
-	return types.NewRefValList(types.DefaultTypeAdapter, elems), nil
+	return types.String(read) // it has escapes
 }
 
-func convertMapFromJSON(v map[string]any, depth int) (ref.Val, error) {
-	if depth < 0 {
-		return nil, errTooDeep
+func convertNumber(number json.Number) (ref.Val, error) {
+	if i, err := number.Int64(); err == nil {
+		return types.Int(i), nil
 	}
-	names := slices.Sorted(maps.Keys(v))
-	keys := make([]ref.Val, len(names))
-	entries := make(map[ref.Val]ref.Val, len(names))
-	for i, name := range names {
-		value, err := convertFromJSON(v[name], depth)
+	f, err := number.Float64()
+	if err != nil {
+		return nil, fmt.Errorf("the number %s is too large", number)
+	}
+	return types.Double(f), nil
+}
+
+// readList reads the rest of a list.
+func (r *jsonReader) readList(depth int) (ref.Val, error) {
+	elements := []ref.Val{}
+	for r.tokens.More() {
+		element, err := r.readValue(depth)
 		if err != nil {
 			return nil, err
 		}
-		keys[i] = types.String(name)
-		entries[keys[i]] = value
+		elements = append(elements, element)
 	}
-	return newOrderedMap(keys, entries), nil
+	if _, err := r.tokens.Token(); err != nil {
+		return nil, describeDecodeError(err)
+	}
+	return types.NewRefValList(types.DefaultTypeAdapter, slices.Clip(elements)), nil
+}
+
+// readObject reads the rest of an object.
+func (r *jsonReader) readObject(depth int) (ref.Val, error) {
+	o := &jsonObject{}
+	isSorted := true
+	for r.tokens.More() {
+		key, err := r.readValue(depth)
+		if err != nil {
+			return nil, err
+		}
+		value, err := r.readValue(depth)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(o.keys); n > 0 && o.keys[n-1].(types.String) >= key.(types.String) {
+			isSorted = false
+		}
+		o.keys, o.values = append(o.keys, key), append(o.values, value)
+	}
+	if _, err := r.tokens.Token(); err != nil {
+		return nil, describeDecodeError(err)
+	}
+	if !isSorted {
+		o.sort()
+	}
+	if same := r.keysOf[len(o.keys)]; slices.Equal(same, o.keys) {
+		o.keys = same
+	} else {
+		o.keys = slices.Clip(o.keys)
+		r.keysOf[len(o.keys)] = o.keys
+	}
+	o.values = slices.Clip(o.values)
+	return o, nil
 }
 
 func marshalJSON(v ref.Val) ref.Val {

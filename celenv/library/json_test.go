@@ -6,6 +6,7 @@ package library
 import (
 	"encoding/json"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -102,6 +103,24 @@ func TestValidJSON(t *testing.T) {
 	}
 }
 
+// Whether a text is valid is whether it can be decoded.
+func TestValidIsWhatCanBeDecoded(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	texts := []string{
+		"1e308", "1e309", "[-1E400]", `"1e999"`, `{"e":1}`, "true", "false", "1.5e2", "1.", "0e0", `"\\"`, `"\"e"`, `"a`, strings.Repeat("1", 309), strings.Repeat("9", 310), "0." + strings.Repeat("3", 400),
+		strings.Repeat("[", 256) + strings.Repeat("]", 256), strings.Repeat("[", 257) + strings.Repeat("]", 257), `"` + strings.Repeat("[", 300) + `"`, `"` + strings.Repeat("a", maxJSON-1) + `"`,
+	}
+	for range 5000 {
+		texts = append(texts, randomJSON(random, 4))
+	}
+	for _, text := range texts {
+		_, err := decodeJSON(text)
+		if got := isValidJSON(types.String(text)); got != types.Bool(err == nil) {
+			t.Errorf("%.100q: valid is %v, and decoding it gives the error %v", text, got, err)
+		}
+	}
+}
+
 func TestMarshal(t *testing.T) {
 	for name, tc := range map[string]struct{ expression, want string }{
 		"Null":          {`null`, `null`},
@@ -165,12 +184,6 @@ func TestConvertToNativeGivesTypesOfGo(t *testing.T) {
 				t.Errorf("got %T %v, %v, want %T %v", got, got, err, tc.want, tc.want)
 			}
 		})
-	}
-}
-
-func TestConvertFromJSONRefusesOtherTypes(t *testing.T) {
-	if got, err := convertFromJSON(int32(1), 1); err == nil || err.Error() != "cannot read int32" {
-		t.Errorf("got %v, %v", got, err)
 	}
 }
 
