@@ -29,6 +29,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/internal/cachedcleaners"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -134,7 +135,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
-	compiler, err := celenv.NewCompiler(celenv.Options{})
+	memory := memorybudget.New(opts.MemoryLimit)
+	compiler, err := celenv.NewCompiler(celenv.Options{Limits: budget.ForMemory(memory.Limit())})
 	if err != nil {
 		return fmt.Errorf("cannot make the environment of expressions: %w", err)
 	}
@@ -146,7 +148,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		count.CountPanic()
 		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
 	})
-	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count, Budget: memorybudget.New(opts.MemoryLimit)})
+	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count, Budget: memory})
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}

@@ -70,6 +70,21 @@ func (l Limits) WithDefaults() Limits {
 	return l
 }
 
+// UsualMemory is how many bytes of memory the operator may use for which the defaults are made.
+const UsualMemory = 680 << 20
+
+// ForMemory returns the default limits of an operator that may use so many bytes of memory. What an evaluation may build, hold and iterate over
+// grows with it from UsualMemory on, up to 8 times as much, and so do Steps, up to half of AllSteps. AllSteps and Wall do not grow: no evaluation
+// may take longer. 0 or less: the memory is not known.
+func ForMemory(bytes int64) Limits {
+	const most = 8
+	times := min(max(float64(bytes)/UsualMemory, 1), most)
+	grow := func(n int64) int64 { return int64(times * float64(n)) }
+	l := Limits{}.WithDefaults()
+	l.Growth, l.Value, l.Retained, l.Items, l.Steps = grow(l.Growth), grow(l.Value), grow(l.Retained), int(grow(int64(l.Items))), min(grow(l.Steps), l.AllSteps/2)
+	return l
+}
+
 func orDefault[T int | int64 | time.Duration](given, otherwise T) T {
 	if given <= 0 {
 		return otherwise

@@ -120,6 +120,29 @@ func TestWithDefaults(t *testing.T) {
 }
 
 // The end of the caller's context is not the end of the evaluation's time.
+// With the memory grows what an evaluation may build, hold and iterate over, but not how long it may take.
+func TestLimitsGrowWithMemory(t *testing.T) {
+	usual := Limits{}.WithDefaults()
+	for name, tc := range map[string]struct {
+		memory int64
+		times  int64
+		steps  int64
+	}{
+		"Unknown":  {0, 1, usual.Steps},
+		"Little":   {128 << 20, 1, usual.Steps},
+		"Usual":    {UsualMemory, 1, usual.Steps},
+		"Twice":    {2 * UsualMemory, 2, 2 * usual.Steps},
+		"Fourfold": {4 * UsualMemory, 4, 12_500_000},
+		"Endless":  {math.MaxInt64, 8, 12_500_000},
+	} {
+		want := usual
+		want.Steps, want.Growth, want.Value, want.Retained, want.Items = tc.steps, tc.times*usual.Growth, tc.times*usual.Value, tc.times*usual.Retained, int(tc.times)*usual.Items
+		if got := ForMemory(tc.memory); got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 func TestTheTimeEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	m := newMeter(ctx, math.MaxInt64, math.MaxInt64, math.MaxInt64)
