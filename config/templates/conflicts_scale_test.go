@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,7 @@ func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 	for kind, namespaced := range map[string]bool{"Pod": true, "Node": false, "Namespace": false} {
 		c.world.AddKind(corev1.SchemeGroupVersion, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
 	}
+	c.world.AddKind(appsv1.SchemeGroupVersion, metav1.APIResource{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true})
 	for kind, namespaced := range map[string]bool{"SpiderIPPool": false, "SpiderEndpoint": true, "SpiderSubnet": false, "SpiderReservedIP": false, "SpiderMultusConfig": true} {
 		c.world.AddKind(spiderpool.Group(), metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
 	}

@@ -1,0 +1,63 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package templates_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// Up to as many records as its README says, spiderpool-ip looks at all of them. Above, it says that it cannot. The test has a tenth of the records
+// and of what an evaluation may build and do, because what that takes grows with the records.
+func TestSpiderpoolIPOfManyRecords(t *testing.T) {
+	text, err := os.ReadFile("spiderpool-ip/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := "about 80,000 records together, and 400,000 with a `GOMEMLIMIT` of 2GiB"; !strings.Contains(string(text), said) {
+		t.Errorf("the README does not say %q", said)
+	}
+	const part = 10
+	for name, tc := range map[string]struct {
+		memory  int64
+		records int
+		fits    bool
+	}{
+		"Usual":        {0, 80_000, true},
+		"TooMany":      {0, 200_000, false},
+		"LargeMemory":  {2 << 30, 400_000, true},
+		"TooManyThere": {2 << 30, 800_000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := budget.ForMemory(tc.memory)
+			l.Steps, l.AllSteps, l.Growth, l.Value, l.Retained, l.Items = l.Steps/part, l.AllSteps/part, l.Growth/part, l.Value/part, l.Retained/part, l.Items/part
+			l.Wall, l.SearchWall = time.Hour, time.Hour // however slow this machine is
+			compiler, err := celenv.NewCompiler(celenv.Options{Limits: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := compiled(t, compiler, "spiderpool-ip", map[string]any{})
+			in := plan.Input{
+				Owner: plan.Owner{Name: "ip", UID: "ip", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs, Now: start,
+				Snapshot: snapshot.ReadTargets(t.Context(), gather(t, tc.records/part, 250), "", c.work), Batch: 1000, Confirmed: map[observed.Read]bool{}, Unreadable: map[observed.Read]string{},
+			}
+			p := plan.ComputePlan(t.Context(), in)
+			if fits := p.Reason == v1alpha1.ReasonNothingToDo && len(p.Errors) == 0; fits != tc.fits {
+				t.Errorf("%d records: %s: %s", tc.records, p.Reason, p.Message)
+			}
+			if !tc.fits && !strings.Contains(p.Message, "the evaluation ") {
+				t.Errorf("%d records are too many, and it says: %s", tc.records, p.Message)
+			}
+		})
+	}
+}
