@@ -36,9 +36,11 @@ const (
 	// least aPart times as many in all.
 	few   = 500
 	aPart = 8
-	// patience is how long a proof waits for a watch, and pause is how long it waits until it compares a list once more.
+	// patience is the longest time that a proof waits for a watch. It waits no longer than a list would take that is compared instead: pause, and
+	// listTime for each object. pause is also how long it waits until it compares a list once more.
 	patience = time.Second
 	pause    = 50 * time.Millisecond
+	listTime = 40 * time.Microsecond
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
 	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
 	maxWait           = 3 * time.Second
@@ -68,6 +70,7 @@ type Prover struct {
 	clock    clock.PassiveClock
 	few      int
 	patience time.Duration
+	listTime time.Duration
 	lists    chan struct{}
 
 	mu    sync.Mutex
@@ -93,7 +96,7 @@ type proof struct {
 // NewProver returns a Prover for watches, which asks the API server through requests.
 func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
 	return &Prover{
-		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience,
+		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime,
 		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
 	}
 }
@@ -135,16 +138,16 @@ func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) observed.Targe
 	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all || p.isResting(place) {
 		return unproven()
 	}
-	version := p.awaitProof(ctx, place, all <= p.few)
+	version := p.awaitProof(ctx, place, all)
 	if version == "" {
 		return unproven()
 	}
 	return p.watches.ReadAt(ctx, q, version)
 }
 
-// awaitProof returns a version that a place has reached, and that the API server has had after the call; "" if that could not be proved.
-func (p *Prover) awaitProof(ctx context.Context, place watches.Place, isFew bool) string {
-	next := p.joinNext(ctx, place, isFew)
+// awaitProof returns a version that a place with so many objects has reached, and that the API server has had after the call; "" if that could not be proved.
+func (p *Prover) awaitProof(ctx context.Context, place watches.Place, objects int) string {
+	next := p.joinNext(ctx, place, objects)
 	select {
 	case <-ctx.Done():
 		return ""
@@ -154,14 +157,14 @@ func (p *Prover) awaitProof(ctx context.Context, place watches.Place, isFew bool
 }
 
 // joinNext returns the next proof of a place. The one that is under way may rest on what was there before the call.
-func (p *Prover) joinNext(ctx context.Context, place watches.Place, isFew bool) *proof {
+func (p *Prover) joinNext(ctx context.Context, place watches.Place, objects int) *proof {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.lines[place]
 	if l == nil {
 		l = &line{}
 		p.lines[place] = l
-		go p.proveAll(context.WithoutCancel(ctx), place, l, isFew) // others may wait, too
+		go p.proveAll(context.WithoutCancel(ctx), place, l, objects) // others may wait, too
 	}
 	if l.next == nil {
 		l.next = &proof{done: make(chan struct{})}
@@ -171,10 +174,10 @@ func (p *Prover) joinNext(ctx context.Context, place watches.Place, isFew bool) 
 }
 
 // proveAll makes the proofs of a place until no caller waits for one.
-func (p *Prover) proveAll(ctx context.Context, place watches.Place, l *line, isFew bool) {
+func (p *Prover) proveAll(ctx context.Context, place watches.Place, l *line, objects int) {
 	for next := p.takeNext(place, l); next != nil; next = p.takeNext(place, l) {
 		result := failed
-		_ = contain.CatchPanic(func() { next.version, result = p.prove(ctx, place, isFew) })
+		_ = contain.CatchPanic(func() { next.version, result = p.prove(ctx, place, objects) })
 		if result == failed {
 			p.startRest(place)
 		}
@@ -220,18 +223,18 @@ func (p *Prover) takeNext(place watches.Place, l *line) *proof {
 	return next
 }
 
-// prove makes one proof, and returns the version that was reached; "" if none was.
-func (p *Prover) prove(ctx context.Context, place watches.Place, isFew bool) (version string, result string) {
+// prove makes one proof of a place with so many objects, and returns the version that was reached; "" if none was.
+func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (version string, result string) {
 	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxDuration)
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
 	ordered := p.hasOrder(ctx, place)
-	if !isFew && ordered {
+	if objects > p.few && ordered {
 		version, err := p.requests.ReadVersion(ctx, place.Resource, place.Namespace)
 		if err != nil || !p.checkHistory(place, version, before) {
 			return "", failed
 		}
-		if version != before && p.awaitVersion(ctx, place, version, p.patience) { // some API servers give all lists the same version
+		if version != before && p.awaitVersion(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) { // some API servers give all lists the same version
 			return version, reached
 		}
 	}

@@ -194,7 +194,7 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 			s := apiserver.New(t)
 			fill(s, 20, "a", "b")
 			r := newRig(t, s, everywhere())
-			r.few, r.patience = tc.few, deadline
+			r.few, r.patience, r.listTime = tc.few, deadline, time.Minute
 			if !tc.busy {
 				r.patience = 100 * time.Millisecond
 			}
@@ -214,12 +214,25 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 	}
 }
 
+// A proof waits for a watch no longer than a list takes that proves the same: many Cleaners may wait for it.
+func TestAProofWaitsNoLongerThanAListTakes(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b")
+	r := newRig(t, s, everywhere())
+	r.few, r.patience, r.listTime = 1, time.Hour, time.Microsecond
+	s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
+	if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete { // it waits for 3 seconds at most
+		t.Errorf("got %s %q", got.State, got.Detail)
+	}
+	r.until("it is compared", func() bool { return r.counts.count(compared) == 1 })
+}
+
 // An API server that gives all lists the same version proves nothing by it.
 func TestAVersionThatStaysProvesNothing(t *testing.T) {
 	s := apiserver.New(t)
 	fill(s, 20, "a", "b")
 	r := newRig(t, s, everywhere())
-	r.few, r.patience = 1, 100*time.Millisecond
+	r.few, r.patience, r.listTime = 1, 100*time.Millisecond, time.Minute
 	s.RemoveSilently(apiserver.Pods, "a", "p0000")
 	if got := r.Read(t.Context(), everywhere()); got.State != observed.Unsynced {
 		t.Errorf("got %s with %d objects", got.State, len(got.Objects))
@@ -233,7 +246,7 @@ func TestAWatchThatIsBehindProvesNothing(t *testing.T) {
 			s := apiserver.New(t)
 			fill(s, 20, "a", "b")
 			r := newRig(t, s, everywhere())
-			r.few, r.patience = few, 100*time.Millisecond
+			r.few, r.patience, r.listTime = few, 100*time.Millisecond, time.Minute
 			r.gate.shut()
 			s.Remove(apiserver.Pods, "a", "p0000")
 			s.Put(apiserver.Pods, "a", "new", nil)
@@ -296,7 +309,7 @@ func TestAnObjectThatIsGoneAgainIsNotProved(t *testing.T) {
 			s := apiserver.New(t)
 			fill(s, 5, "a")
 			r := newRig(t, s, everywhere())
-			r.few, r.patience = few, 100*time.Millisecond
+			r.few, r.patience, r.listTime = few, 100*time.Millisecond, time.Minute
 			for n := range 20 { // the watch may show the first alone, or both at once
 				r.gate.shut()
 				s.Put(apiserver.Pods, "a", "z", nil)
@@ -325,7 +338,7 @@ func TestAnAPIServerThatWentBackProvesNothingLater(t *testing.T) {
 		s := apiserver.New(t)
 		fill(s, 20, "a", "b")
 		r := newRig(t, s, everywhere())
-		r.few, r.patience = few, 50*time.Millisecond
+		r.few, r.patience, r.listTime = few, 50*time.Millisecond, time.Minute
 		last := s.Put(apiserver.Pods, "a", "lost", nil)
 		r.until("the watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "lost") })
 		s.RemoveSilently(apiserver.Pods, "a", "lost")

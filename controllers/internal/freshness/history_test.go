@@ -129,7 +129,7 @@ func playRound(t *testing.T, seed uint64) (proved int) {
 		everywhere(queries.MetadataOnly), queries.New("Pod", queries.ChosenBy("tier=0"), queries.Labelled("app!=0")), queries.New("Namespace", queries.In("")),
 	}
 	r := newRig(t, s, qs...)
-	r.few, r.patience = []int{500, 0}[seed%2], 30*time.Millisecond
+	r.few, r.patience, r.listTime = []int{500, 0}[seed%2], 30*time.Millisecond, time.Minute
 	setFaults(s, rand.New(rand.NewPCG(seed, 2)))
 	end := make(chan struct{})
 	var readers sync.WaitGroup
