@@ -120,6 +120,22 @@ func TestFindNear(t *testing.T) {
 	}
 }
 
+// The index answers the questions that readers come with, each by a link.
+func TestQuestionsAreAnswered(t *testing.T) {
+	questions := 0
+	for _, row := range readPage(t, "docs/README.md").rows() {
+		if !strings.HasSuffix(row[0], "?") {
+			continue
+		}
+		if questions++; !link.MatchString(row[len(row)-1]) {
+			t.Errorf("%q has no link to its answer", row[0])
+		}
+	}
+	if questions < 25 {
+		t.Errorf("only %d questions are answered", questions)
+	}
+}
+
 // anchors are the headings of a page as links name them.
 func anchors(p page) map[string]bool {
 	all := map[string]bool{}
