@@ -405,8 +405,8 @@ func (o *stepGuard) LimitWait(ctx context.Context) (context.Context, context.Can
 // WaitForPace waits until limits.actionsPerSecond let one more request through. It fails at once where that would be later than ctx ends.
 func (o *stepGuard) WaitForPace(ctx context.Context) error { return o.executor.pass.mem.pace.Wait(ctx) }
 
-// MaySend is asked before each request: this process leads, the Cleaner that the watch knows still wants it, and what it rests
-// on was read lately.
+// MaySend is asked before each request: this process owns the Cleaner, which as the watch knows it still wants the request, and what it
+// rests on was read lately.
 func (o *stepGuard) MaySend(ctx context.Context) error {
 	if !o.executor.pass.mem.tenure.Fresh() {
 		return cleanerstore.ErrNotOwner

@@ -118,6 +118,20 @@ func TestActorsAreShown(t *testing.T) {
 	}
 }
 
+// So does each guarantee.
+func TestGuaranteesAreShown(t *testing.T) {
+	p := readPage(t, "docs/guarantees.md")
+	if _, shown := claims(p.text); len(shown) < 30 {
+		t.Errorf("the page has %d guarantees", len(shown))
+	}
+	text, _, _ := strings.Cut(p.text, "## What is not guaranteed")
+	for _, wrong := range unshown(text, func(name string) (string, error) {
+		return readFile(t, path.Join("docs", name)), nil
+	}) {
+		t.Error(wrong)
+	}
+}
+
 // So does each row of the comparison with the originals.
 func TestComparisonsAreShown(t *testing.T) {
 	const heading = "## Beside the originals"

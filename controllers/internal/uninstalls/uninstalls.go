@@ -177,7 +177,7 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 }
 
 // uninstallGuard is asked before each request of an uninstall that changes something. What the guard of a batch asks in controllers, it asks
-// too: that this process leads, that the Cleaner is not suspended, that the clock is trusted. But what has begun is finished after an edit, and
+// too: that this process owns the Cleaner, that it is not suspended, that the clock is trusted. But what has begun is finished after an edit, and
 // after a deletion of the Cleaner while it is held, and each refusal is said to people.
 type uninstallGuard struct {
 	*Job
