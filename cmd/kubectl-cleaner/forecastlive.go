@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -142,7 +144,8 @@ func (f *forecastCommand) predictLive(ctx context.Context, loader *manifests.Loa
 	return f.predictCleaner(ctx, d, c, times, in)
 }
 
-// loadStored reads a Cleaner of the cluster, and its status.
+// loadStored reads a Cleaner of the cluster, and its status. What the operator says prevents it is a warning: the user's rights may suffice
+// where the operator's do not.
 func loadStored(ctx context.Context, loader *manifests.Loader, u *unstructured.Unstructured) (*manifests.Cleaner, *v1alpha1.CleanerStatus, error) {
 	read, err := documentOf(u)
 	if err != nil {
@@ -156,5 +159,9 @@ func loadStored(ctx context.Context, loader *manifests.Loader, u *unstructured.U
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, owner.State(), nil
+	state := owner.State()
+	if ready := meta.FindStatusCondition(state.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
+		c.AddWarning(read, "status", fmt.Sprintf("Ready is False, %s: %s As long as that is so, the operator may do less than is shown here.", ready.Reason, ready.Message))
+	}
+	return c, state, nil
 }

@@ -83,6 +83,21 @@ func testForecast(t *testing.T, s *session, client dynamic.Interface) {
 	s.wants(s.run(0, "forecast", "waiting", "-n", "team", "--at", at), ahead(90*time.Minute)+"   90m   delete   ConfigMap team/b   waits")
 	s.wants(s.run(0, "forecast", "waiting", "-n", "team", "--at", at, "--since", ahead(-time.Hour)), ahead(2*time.Hour))
 
+	// What prevents the operator from it is said: that is not seen in the spec and the objects.
+	setReady := func(status string) {
+		body := `{"status": {"conditions": [{"type": "Ready", "status": "` + status + `", "reason": "AccessDenied", "message": "You may not list pods.", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`
+		if _, err := cleaners.Namespace("team").Patch(t.Context(), "waiting", types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const prevented = "warning: status: Ready is False, AccessDenied: You may not list pods. As long as that is so, the operator may do less than is shown here."
+	setReady("False")
+	s.wants(s.run(0, "forecast", "waiting", "-n", "team", "--at", at), prevented, "ConfigMap team/b")
+	setReady("True")
+	if got := s.run(0, "forecast", "waiting", "-n", "team", "--at", at); strings.Contains(got, "AccessDenied") {
+		t.Errorf("a Cleaner that is ready is warned of:\n%s", got)
+	}
+
 	// One that is invalid keeps none of the others from it.
 	got := s.run(0, "forecast", "-n", "team", "--at", at)
 	s.wants(got, "ConfigMap team/b", "warning: cannot predict Cleaner team/broken", `there is no template "none"`)
