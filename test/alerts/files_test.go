@@ -66,6 +66,33 @@ func readRules(t *testing.T) (all []rule, honor bool) {
 	return all, honor
 }
 
+// What OLM does not install is in one folder, with the same dashboard as elsewhere; test/chart compares the chart with kustomize.
+func TestMonitoringForOLM(t *testing.T) {
+	objects, err := kustomize.Build("../../config/olm/monitoring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range objects {
+		kinds = append(kinds, o.GetKind())
+		if o.GetKind() != "ConfigMap" {
+			continue
+		}
+		want, err := os.ReadFile(components + "dashboard/cleaner.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, _ := o.Object["data"].(map[string]any)
+		if data["cleaner.json"] != string(want) || o.GetLabels()["grafana_dashboard"] != "1" {
+			t.Errorf("the dashboard has the labels %v, and is not cleaner.json", o.GetLabels())
+		}
+	}
+	slices.Sort(kinds)
+	if want := []string{"ConfigMap", "PrometheusRule", "ServiceMonitor"}; !slices.Equal(kinds, want) {
+		t.Errorf("there are %v, want %v", kinds, want)
+	}
+}
+
 // query is one of a panel.
 type query struct{ panel, expr string }
 
