@@ -78,9 +78,9 @@ type Rule struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 1000000",message="must be a number from 0 to 1000000, or an expression that returns one"
 	Keep *intstr.IntOrString `json:"keep,omitempty"`
 
-	// How many items of each group must be left in all: keep counts only the items for which `when` is true, and leave
-	// counts those for which it is false too, except objects that are terminating, or that anything else in this Cleaner
-	// deletes or evicts. Rules with leave are therefore decided after all others. The operator acts on the first items in
+	// How many items of each group must be left in all. Keep counts only the items for which `when` is true; leave also
+	// counts those for which it is false. It does not count objects that are terminating, or that anything else in this
+	// Cleaner deletes or evicts, so rules with leave are decided after all others. The operator acts on the first items in
 	// the order of orderBy, as many as can go. A number from 0 to 1000000, or a CEL expression that returns one. The
 	// expression can read `items`: the items of the group that count. Defaults to 0.
 	// +optional
@@ -97,8 +97,8 @@ type Rule struct {
 	Unless string `json:"unless,omitempty"`
 
 	// What to read from the API server, instead of the watch cache, before acting on an item. The rule is evaluated again
-	// with the results. It is needed only to read less: without it, every target that the decision on an item depends on
-	// is confirmed as a whole, by a proof that the watch is as new as the API server, or by a list.
+	// with the results. You need it only to read less. A target that no entry names is confirmed as a whole if the decision
+	// on an item depends on it: by a proof that the watch is as new as the API server, or by a list.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
