@@ -47,7 +47,7 @@ func (c *uiCommand) newCommand() *cobra.Command {
 		Use:   "ui",
 		Short: "Serve pages about the Cleaners of the cluster, on this machine",
 		Long: `Serve pages about the Cleaners of the cluster: how each of them is, what it would do now, what it will do when, and why it
-does or does not act on an object; and what all of them would take now, by kind and age. Buttons suspend, resume and
+does or does not act on an object; and what all of them would remove now, by kind and age. Buttons suspend, resume and
 evaluate Cleaners, as the commands of these names do.
 
 The pages are served on loopback, from this machine alone, and act with your rights. The command prints their address,
@@ -187,7 +187,7 @@ func (c *uiCommands) ExplainObject(ctx context.Context, u *unstructured.Unstruct
 	return x, errors.Join(err, ctx.Err())
 }
 
-// PrepareWaste reads what all plans need, and returns what lists the objects that a Cleaner of the cluster would take now.
+// PrepareWaste reads what all plans need, and returns what lists the objects that a Cleaner of the cluster would remove now.
 func (c *uiCommands) PrepareWaste(ctx context.Context) (ui.ListWanted, error) {
 	p := c.newPlanCommand()
 	times, err := p.flags.parseTimes(p.clock.Now())

@@ -86,7 +86,7 @@ func testUI(t *testing.T, s *session, read func() *unstructured.Unstructured) {
 	}
 	for path, want := range map[string]string{
 		"/cleaners/default/preview": "<h1>", "/cleaners/default/preview/spec": "ttl: 1h", "/cleaners/default/preview/plan": "WaitingForTTL", "/cleaners/default/preview/forecast?until=24h": "of 1 Cleaner", "/forecast?until=24h": "of 2 Cleaners",
-		"/cleaners/default/preview/object?name=pod/default/none": "pod/default/none", "/waste?count=now": "which 2 Cleaners would take now",
+		"/cleaners/default/preview/object?name=pod/default/none": "pod/default/none", "/waste?count=now": "which 2 Cleaners would remove now",
 	} {
 		if code, page := p.read(http.MethodGet, path, ""); code != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: status %d, and %q is missing in\n%s", path, code, want, page)

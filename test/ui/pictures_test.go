@@ -83,6 +83,21 @@ spec:
   rules: [{name: failed, forEach: pods.items, when: 'item.?status.phase.orValue("") == "Failed"', actions: [{delete: {}}]}]
 ---
 apiVersion: cleaner.vtex.dev/v1alpha1
+kind: Cleaner
+metadata: {name: left-behind, namespace: checkout}
+spec:
+  lifecycle: Recurring
+  mode: DryRun
+  targets:
+  - {name: services, reference: {version: v1, kind: Service, matchLabels: {of: preview}}}
+  - {name: claims, reference: {version: v1, kind: PersistentVolumeClaim, matchLabels: {of: preview}}}
+  - {name: jobs, reference: {apiGroup: batch, version: v1, kind: Job, matchLabels: {of: preview}}}
+  rules:
+  - {name: services, forEach: services.items, when: "true", actions: [{delete: {}}]}
+  - {name: claims, forEach: claims.items, when: "true", actions: [{delete: {}}]}
+  - {name: jobs, forEach: jobs.items, when: "true", actions: [{delete: {}}]}
+---
+apiVersion: cleaner.vtex.dev/v1alpha1
 kind: ClusterCleaner
 metadata: {name: nightly-settings}
 spec:
@@ -91,6 +106,43 @@ spec:
   targets: [{name: maps, reference: {version: v1, kind: ConfigMap, namespaces: [shop], matchLabels: {app: api}}}]
   rules: [{name: nightly, forEach: maps.items, when: "true", keep: 2, reason: '"two newer ones are kept"', actions: [{delete: {}}]}]
 `
+
+// picturedObjects are the objects of the pictures, and the rights of the operator to them.
+func picturedObjects() string {
+	var out strings.Builder
+	out.WriteString(pictured)
+	for namespace, apps := range map[string][]string{"shop": {"web", "api"}, "checkout": {"cart"}} {
+		for _, app := range apps {
+			for n := range 7 {
+				fmt.Fprintf(&out, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s-settings-%d, namespace: %s, labels: {app: %s%s}}\n", app, n+1, namespace, app, map[bool]string{true: ", pinned: always"}[n == 1])
+			}
+		}
+	}
+	for _, left := range []struct {
+		group, kind, spec string
+		count             int
+	}{
+		{"", "Service", "{ports: [{port: 80}]}", 5}, {"", "PersistentVolumeClaim", "{accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}", 3},
+		{"batch/", "Job", "{suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: main, image: main}]}}}", 8},
+	} {
+		for n := range left.count {
+			fmt.Fprintf(&out, "---\napiVersion: %sv1\nkind: %s\nmetadata: {name: preview-%d, namespace: checkout, labels: {of: preview}}\nspec: %s\n", left.group, left.kind, n+1, left.spec)
+		}
+	}
+	out.WriteString(`---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: pictures}
+rules: [{apiGroups: ["", batch], resources: [configmaps, pods, services, persistentvolumeclaims, jobs], verbs: [get, list, watch, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: pictures}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pictures}
+subjects: [{kind: ServiceAccount, name: ` + operator.ServiceAccount + `, namespace: ` + operator.Namespace + `}]
+`)
+	return out.String()
+}
 
 // TestPictures takes the pictures of the documentation, of an operator at work.
 func TestPictures(t *testing.T) {
@@ -111,18 +163,7 @@ func TestPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := pictured
-	for namespace, apps := range map[string][]string{"shop": {"web", "api"}, "checkout": {"cart"}} {
-		for _, app := range apps {
-			for n := range 7 {
-				manifests += fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s-settings-%d, namespace: %s, labels: {app: %s%s}}\n", app, n+1, namespace, app, map[bool]string{true: ", pinned: always"}[n == 1])
-			}
-		}
-	}
-	l.create(manifests)
-	rights := "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: pictures}\nrules: [{apiGroups: [''], resources: [configmaps, pods], verbs: [get, list, watch, delete]}]\n" +
-		"---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: pictures}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pictures}\nsubjects: [{kind: ServiceAccount, name: " + operator.ServiceAccount + ", namespace: " + operator.Namespace + "}]\n"
-	l.create(rights)
+	l.create(picturedObjects())
 	if _, err := operator.Run(context.WithoutCancel(ctx), l.plane, operator.Options{Binary: manager, Args: []string{"--leader-elect=false"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +172,15 @@ func TestPictures(t *testing.T) {
 	b.do(chromedp.EmulateViewport(1180, 860))
 	b.reads("AccessDenied", "WaitingForTTL", "Holding", "WaitingForSchedule", "DryRun")
 	b.eventually("the operator has seen all", func() bool { return !strings.Contains(b.text(), "Not seen yet") })
-	for _, picture := range []struct{ name, path, scheme, shows string }{
-		{"ui-cleaners-light", "/", "light", "Live"}, {"ui-cleaners-dark", "/", "dark", "Live"}, {"ui-plan-light", "/cleaners/shop/old-configs/plan", "light", "It would take"},
-		{"ui-waste-light", "/waste?count=now", "light", "would take now"}, {"ui-forecast-dark", "/forecast?until=7d", "dark", "Timeline"},
+	for _, picture := range []struct {
+		name, path, scheme, shows string
+		width, height             int64
+	}{
+		{"ui-cleaners-light", "/", "light", "Live", 1180, 980}, {"ui-cleaners-dark", "/", "dark", "Live", 1180, 980},
+		{"ui-plan-light", "/cleaners/shop/old-configs/plan", "light", "It would take", 1180, 900}, {"ui-plan-narrow", "/cleaners/shop/old-configs/plan", "dark", "It would take", 420, 900},
+		{"ui-waste-light", "/waste?count=now", "light", "would remove now", 1180, 600}, {"ui-forecast-dark", "/forecast?until=7d", "dark", "Timeline", 1180, 1180},
 	} {
+		b.do(chromedp.EmulateViewport(picture.width, picture.height))
 		if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: picture.scheme}}}); err != nil {
 			t.Fatal(err)
 		}

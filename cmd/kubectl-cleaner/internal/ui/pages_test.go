@@ -264,17 +264,17 @@ func TestWaste(t *testing.T) {
 		t.Errorf("before the user asks, it reads %q", c.asked)
 	}
 	got := s.page(http.StatusOK, "/waste?count=now")
-	wants(t, got, "6 objects of 2 kinds, which 2 Cleaners would take now", `<title>Pod: 3 of under 1 day, 1 of 1 to 7 days, 1 of 7 to 30 days</title>`, `<title>Job.batch: 1 of over 90 days</title>`,
+	wants(t, got, "6 objects of 2 kinds, which 2 Cleaners would remove now", `<title>Pod: 3 of under 1 day, 1 of 1 to 7 days, 1 of 7 to 30 days</title>`, `<title>Job.batch: 1 of over 90 days</title>`,
 		`<rect class="age0" x="0.00%" width="60.00%"`, `<rect class="age1" x="60.00%" width="20.00%"`, `<rect class="age4" x="0.00%" width="20.00%"`, `aria-current="page">Waste`)
 	if strings.Index(got, ">Pod<") > strings.Index(got, ">Job.batch<") {
 		t.Error("the kind with most objects is not the first")
 	}
 	c.asked = nil
-	wants(t, s.page(http.StatusOK, "/waste?count=now&namespace=else"), "3 objects of 1 kind, which 1 Cleaner would take now")
+	wants(t, s.page(http.StatusOK, "/waste?count=now&namespace=else"), "3 objects of 1 kind, which 1 Cleaner would remove now")
 	if want := []string{"waste other"}; !slices.Equal(c.asked, want) {
 		t.Errorf("it plans %q, not %q", c.asked, want)
 	}
-	wants(t, newSite(t, &commands{}, object(t, preview)).page(http.StatusOK, "/waste?count=now"), "There is nothing to take now.")
+	wants(t, newSite(t, &commands{}, object(t, preview)).page(http.StatusOK, "/waste?count=now"), "There is nothing to remove now.")
 	c.err = errors.New("no route")
 	wants(t, s.page(http.StatusOK, "/waste?count=now"), "Cannot plan Cleaner team/preview: no route", "0 objects of 0 kinds")
 }
@@ -318,9 +318,9 @@ func TestPlan(t *testing.T) {
 		t.Error("a step that leaves nothing out is shown, or the plan is made anew by itself")
 	}
 	c.dryRun, c.message = true, "All <conditions> are true."
-	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It would take no steps, because its mode is DryRun: otherwise 600 steps now", "All &lt;conditions&gt; are true.")
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It would take 600 steps now, but its mode is DryRun", "All &lt;conditions&gt; are true.")
 	c.due = begin.Add(2 * time.Hour)
-	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It is not due yet, and its mode is DryRun: otherwise it would take 600 steps <time")
+	wants(t, s.page(http.StatusOK, "/cleaners/team/preview/plan"), "It would take 600 steps when it is due, <time", "</span>, but its mode is DryRun")
 	c.dryRun = false
 	if got := s.page(http.StatusOK, "/cleaners/team/preview/plan"); !strings.Contains(got, "It does nothing now: it would take 600 steps when it is due, <time") || strings.Contains(got, "600 steps now") {
 		t.Errorf("a plan that is not due: %s", got)

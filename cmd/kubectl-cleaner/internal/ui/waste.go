@@ -157,7 +157,7 @@ func findAgeGroup(groups []ageGroup, age time.Duration) int {
 
 // layOut lays out what was counted, the kinds with most objects first.
 func (c *wasteCount) layOut(page *wastePage) {
-	page.Headline = countOf(len(c.seen), "object") + " of " + countOf(len(c.kinds), "kind") + ", which " + countOf(c.cleaners, "Cleaner") + " would take now"
+	page.Headline = countOf(len(c.seen), "object") + " of " + countOf(len(c.kinds), "kind") + ", which " + countOf(c.cleaners, "Cleaner") + " would remove now"
 	for _, g := range ageGroups() {
 		page.Ages = append(page.Ages, g.label)
 	}
