@@ -136,8 +136,10 @@ func startLab(t *testing.T) *lab {
 	return l
 }
 
+var cleanersResource = schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: "v1alpha1", Resource: "cleaners"}
+
 func (l *lab) cleaners() dynamic.ResourceInterface {
-	return l.client.Resource(schema.GroupVersionResource{Group: "cleaner.vtex.dev", Version: "v1alpha1", Resource: "cleaners"}).Namespace("team")
+	return l.client.Resource(cleanersResource).Namespace("team")
 }
 
 // setReady writes the status of Cleaner preview, as the operator would.
@@ -304,7 +306,7 @@ func TestPages(t *testing.T) {
 		b.press("link", "Waste")
 		b.reads("takes up to a minute")
 		b.press("button", "Count")
-		b.has("heading", "1 object of 1 kind, which 3 Cleaners would take now")
+		b.has("heading", "1 object of 1 kind, which 3 Cleaners would remove now")
 		b.has("rowheader", "ConfigMap")
 		b.has("image", "ConfigMap: 1 of under 1 day")
 		b.has("list", "Ages")
