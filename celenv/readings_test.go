@@ -31,7 +31,7 @@ func TestReadings(t *testing.T) {
 		"Size":             {`pods.items.exists(p, size(p.data) == 0)`, "data", ""},
 		"Optional":         {`pods.items.exists(p, p.?metadata.labels["app"].orValue("") == "a")`, "metadata.labels.app", ""},
 		"Elements":         {`pods.items.exists(p, p.status.conditions.exists(c, c.type == "Ready" && c.status != "True"))`, "status.conditions[*].status, status.conditions[*].type", ""},
-		"Condition":        {`pods.items.exists(p, condition(p, "Ready").?status.orValue("") == "True")`, "status.conditions[*].status, status.conditions[*].type", ""},
+		"Condition":        {`pods.items.exists(p, condition(p, "Ready").?status.orValue("") == "True")`, "status.conditions[type=\"Ready\"].status, status.conditions[type=\"Ready\"].type", ""},
 		"Controller":       {`pods.items.exists(p, controller(p).?kind.orValue("") == "Job")`, "metadata.ownerReferences[*].controller, metadata.ownerReferences[*].kind", ""},
 		"Age":              {`pods.items.exists(p, age(p) > duration("1h"))`, "metadata.creationTimestamp", ""},
 		"Claims":           {`pods.items.exists(p, "a" in podRefs(podSpec(p), "PersistentVolumeClaim"))`, "spec.containers?, spec.jobTemplate.spec.template.spec.containers?, spec.jobTemplate.spec.template.spec.volumes[*].persistentVolumeClaim.claimName, spec.template.spec.containers?, spec.template.spec.volumes[*].persistentVolumeClaim.claimName, spec.volumes[*].persistentVolumeClaim.claimName, template.spec.containers?, template.spec.volumes[*].persistentVolumeClaim.claimName", ""},

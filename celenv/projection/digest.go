@@ -17,8 +17,10 @@ func (p *Projection) CountParts() int {
 		return 0
 	}
 	n := 0
-	for _, kept := range p.Fields {
-		n += 1 + kept.CountParts()
+	for _, keyed := range []map[string]*Projection{p.Fields, p.ByType} {
+		for _, kept := range keyed {
+			n += 1 + kept.CountParts()
+		}
 	}
 	for _, inner := range []*Projection{p.Elements, p.Entries} {
 		if inner != nil {
@@ -51,10 +53,13 @@ func (p *Projection) writeTo(h hash.Hash) {
 			flags |= 4 << n
 		}
 	}
-	h.Write(binary.AppendUvarint([]byte{flags}, uint64(len(p.Fields))))
-	for _, key := range slices.Sorted(maps.Keys(p.Fields)) {
-		h.Write(append(binary.AppendUvarint(nil, uint64(len(key))), key...))
-		p.Fields[key].writeTo(h)
+	h.Write([]byte{flags})
+	for _, keyed := range []map[string]*Projection{p.Fields, p.ByType} {
+		h.Write(binary.AppendUvarint(nil, uint64(len(keyed))))
+		for _, key := range slices.Sorted(maps.Keys(keyed)) {
+			h.Write(append(binary.AppendUvarint(nil, uint64(len(key))), key...))
+			keyed[key].writeTo(h)
+		}
 	}
 	p.Elements.writeTo(h)
 	p.Entries.writeTo(h)

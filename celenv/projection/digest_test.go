@@ -41,6 +41,12 @@ func withoutMore(p *Projection) *Projection {
 		}
 		out.Fields[key] = withoutMore(kept)
 	}
+	for kind, kept := range p.ByType {
+		if out.ByType == nil {
+			out.ByType = map[string]*Projection{}
+		}
+		out.ByType[kind] = withoutMore(kept)
+	}
 	return out
 }
 
@@ -49,7 +55,13 @@ func copyOf(p *Projection) *Projection {
 		return nil
 	}
 	out := *p
-	out.Elements, out.Entries, out.Fields = copyOf(p.Elements), copyOf(p.Entries), nil
+	out.Elements, out.Entries, out.Fields, out.ByType = copyOf(p.Elements), copyOf(p.Entries), nil, nil
+	for kind, kept := range p.ByType {
+		if out.ByType == nil {
+			out.ByType = map[string]*Projection{}
+		}
+		out.ByType[kind] = copyOf(kept)
+	}
 	for key, kept := range p.Fields {
 		if out.Fields == nil {
 			out.Fields = map[string]*Projection{}
@@ -69,6 +81,7 @@ func TestCountParts(t *testing.T) {
 		"Path":     {KeepPath("a", "b"), 2},
 		"Branches": {Merge(KeepPath("a", "b"), KeepPath("a", "c"), KeepPath("d")), 4},
 		"Inner":    {&Projection{Elements: KeepPath("a"), Entries: &Projection{}}, 3},
+		"ByType":   {&Projection{ByType: map[string]*Projection{"Ready": KeepPath("status")}}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.p.CountParts(); got != tc.want {

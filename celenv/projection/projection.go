@@ -4,6 +4,7 @@
 package projection
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ type Projection struct {
 	Fields map[string]*Projection
 	// Elements are kept of a list: each so.
 	Elements *Projection
+	// ByType are kept of a list that has an element for each type, as status.conditions: those whose field type is a key, each so. Where all
+	// elements are kept, these are kept besides.
+	ByType map[string]*Projection
 	// Entries are kept of a map: each so, whatever its key. Fields are kept besides.
 	Entries *Projection
 }
@@ -55,12 +59,19 @@ func mergeTwo(a, b *Projection) *Projection {
 		return a
 	}
 	out := &Projection{Scalar: a.Scalar || b.Scalar, Shape: a.Shape || b.Shape, Elements: mergeTwo(a.Elements, b.Elements), Entries: mergeTwo(a.Entries, b.Entries)}
-	if len(a.Fields)+len(b.Fields) > 0 {
-		out.Fields = make(map[string]*Projection, max(len(a.Fields), len(b.Fields)))
-		maps.Copy(out.Fields, a.Fields)
-		for key, p := range b.Fields {
-			out.Fields[key] = mergeTwo(orEmpty(out.Fields[key]), orEmpty(p))
-		}
+	out.Fields, out.ByType = mergeKeyed(a.Fields, b.Fields), mergeKeyed(a.ByType, b.ByType)
+	return out
+}
+
+// mergeKeyed merges the Projections of each key.
+func mergeKeyed(a, b map[string]*Projection) map[string]*Projection {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := make(map[string]*Projection, max(len(a), len(b)))
+	maps.Copy(out, a)
+	for key, p := range b {
+		out[key] = mergeTwo(orEmpty(out[key]), orEmpty(p))
 	}
 	return out
 }
@@ -89,8 +100,20 @@ func (p *Projection) Covers(other *Projection) bool {
 			return false
 		}
 	}
+	for kind, wanted := range other.ByType {
+		kept, found := p.Elements, p.keepsElements()
+		if len(p.ByType) > 0 {
+			kept, found = p.OfType(kind)
+		}
+		if !found || !orEmpty(kept).Covers(Merge(wanted, keepType())) {
+			return false
+		}
+	}
 	return true
 }
+
+// keepsElements says that all elements of a list are kept, as far as they are.
+func (p *Projection) keepsElements() bool { return p.Shape || p.Elements != nil }
 
 // keepsOwn says that p keeps of a value itself what another Projection does.
 func (p *Projection) keepsOwn(other *Projection) bool {
@@ -158,14 +181,43 @@ func (p *Projection) ApplyToMap(m map[string]any) map[string]any {
 }
 
 func (p *Projection) applyToList(list []any) []any {
-	if p == nil || !p.Shape && p.Elements == nil {
+	if p == nil || !p.keepsElements() && len(p.ByType) == 0 {
 		return []any{}
 	}
-	out := make([]any, len(list))
-	for n, value := range list {
-		out[n] = p.Elements.Apply(value)
+	out := make([]any, 0, len(list))
+	for _, value := range list {
+		if each, kept := p.OfElement(value); kept {
+			out = append(out, each.Apply(value))
+		}
 	}
-	return out
+	return slices.Clip(out)
+}
+
+// OfElement returns what is kept of an element of a list, and whether it is.
+func (p *Projection) OfElement(value any) (each *Projection, kept bool) {
+	if len(p.ByType) > 0 {
+		fields, _ := value.(map[string]any)
+		if kind, isText := fields[typeKey].(string); isText {
+			return p.OfType(kind)
+		}
+	}
+	return p.Elements, p.keepsElements()
+}
+
+// typeKey is the field by which ByType tells elements apart. It is kept wherever there are such, so that they can be told apart again.
+const typeKey = "type"
+
+func keepType() *Projection {
+	return &Projection{Fields: map[string]*Projection{typeKey: {Scalar: true}}}
+}
+
+// OfType is OfElement for an element whose field type is known, where there are Projections by type.
+func (p *Projection) OfType(kind string) (each *Projection, kept bool) {
+	typed, found := p.ByType[kind]
+	if !found && !p.keepsElements() {
+		return nil, false
+	}
+	return Merge(p.Elements, typed, keepType()), true
 }
 
 // ListPaths returns what is kept, for people, sorted: such as metadata.name, status.conditions[*].type, and metadata.labels{keys}. Of a path
@@ -202,6 +254,9 @@ func (p *Projection) appendPaths(paths []string, at string) []string {
 	if len(p.Fields) == 0 || !p.Elements.isLeaf() { // what has fields is no list
 		paths = p.Elements.appendInner(paths, at+"[*]")
 	}
+	for kind, kept := range p.ByType {
+		paths = kept.appendPaths(paths, fmt.Sprintf("%s[type=%q]", at, kind))
+	}
 	paths = p.Entries.appendInner(paths, at+"[*]")
 	switch {
 	case len(paths) > before:
@@ -223,7 +278,7 @@ func (p *Projection) appendInner(paths []string, at string) []string {
 
 // isLeaf says that no field is named of what is kept.
 func (p *Projection) isLeaf() bool {
-	return p == nil || len(p.Fields) == 0 && p.Elements.isLeaf() && p.Entries.isLeaf()
+	return p == nil || len(p.Fields)+len(p.ByType) == 0 && p.Elements.isLeaf() && p.Entries.isLeaf()
 }
 
 // joinPath writes a key behind a path.

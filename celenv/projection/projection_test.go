@@ -32,6 +32,9 @@ func TestApply(t *testing.T) {
 		"Keys":           {fields(map[string]*Projection{"labels": {Shape: true}}), map[string]any{"labels": map[string]any{"a": "", "b": ""}}},
 		"Length":         {fields(map[string]*Projection{"list": {Shape: true}}), map[string]any{"list": []any{map[string]any{}, ""}}},
 		"Elements":       {fields(map[string]*Projection{"list": {Elements: KeepPath("type")}}), map[string]any{"list": []any{map[string]any{"type": "Ready"}, ""}}},
+		"ByType":         {fields(map[string]*Projection{"list": {ByType: map[string]*Projection{"Ready": KeepPath("text"), "Other": All()}}}), map[string]any{"list": []any{map[string]any{"type": "Ready", "text": "long"}}}},
+		"OfNoType":       {fields(map[string]*Projection{"list": {ByType: map[string]*Projection{"": All()}}}), map[string]any{"list": []any{}}},
+		"ByTypeAndAll":   {fields(map[string]*Projection{"list": {Shape: true, ByType: map[string]*Projection{"Other": All()}}}), map[string]any{"list": []any{map[string]any{"type": "Ready"}, ""}}},
 		"Entries":        {fields(map[string]*Projection{"labels": {Entries: scalar}}), map[string]any{"labels": map[string]any{"a": "1", "b": "2"}}},
 		"Entry and keys": {fields(map[string]*Projection{"labels": {Shape: true, Fields: map[string]*Projection{"b": scalar}}}), map[string]any{"labels": map[string]any{"a": "", "b": "2"}}},
 	}
@@ -49,9 +52,9 @@ func TestListPaths(t *testing.T) {
 	p := fields(map[string]*Projection{
 		"status":   fields(map[string]*Projection{"conditions": {Elements: fields(map[string]*Projection{"type": scalar, "reason": {}})}}),
 		"metadata": fields(map[string]*Projection{"labels": {Shape: true, Elements: &Projection{}}, "name": {Scalar: true, Shape: true, Elements: scalar}, "annotations": {Fields: map[string]*Projection{"a/b": scalar}, Elements: scalar}}),
-		"spec":     {Entries: All()},
+		"spec":     {Entries: All(), ByType: map[string]*Projection{"Ready": fields(map[string]*Projection{"status": scalar})}},
 	})
-	want := []string{`metadata.annotations["a/b"]`, "metadata.labels{keys}", "metadata.name", "spec[*]", "status.conditions[*].reason?", "status.conditions[*].type"}
+	want := []string{`metadata.annotations["a/b"]`, "metadata.labels{keys}", "metadata.name", "spec[*]", `spec[type="Ready"].status`, "status.conditions[*].reason?", "status.conditions[*].type"}
 	if diff := cmp.Diff(want, p.ListPaths()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -81,7 +84,13 @@ func drawProjection(t *rapid.T, depth int) *Projection {
 		if p.Fields == nil {
 			p.Fields = map[string]*Projection{}
 		}
-		p.Fields[rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "field")] = drawProjection(t, depth-1)
+		p.Fields[rapid.SampledFrom([]string{"a", "b", "c", "type"}).Draw(t, "field")] = drawProjection(t, depth-1)
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "types") {
+		if p.ByType == nil {
+			p.ByType = map[string]*Projection{}
+		}
+		p.ByType[rapid.SampledFrom([]string{"x", "y", ""}).Draw(t, "type")] = drawProjection(t, depth-1)
 	}
 	return p
 }
@@ -91,7 +100,7 @@ func drawValue(t *rapid.T, depth int) any {
 	case n == 0 && depth > 0:
 		m := map[string]any{}
 		for range rapid.IntRange(0, 3).Draw(t, "size") {
-			m[rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key")] = drawValue(t, depth-1)
+			m[rapid.SampledFrom([]string{"a", "b", "c", "type"}).Draw(t, "key")] = drawValue(t, depth-1)
 		}
 		return m
 	case n == 1 && depth > 0:
@@ -101,7 +110,7 @@ func drawValue(t *rapid.T, depth int) any {
 		}
 		return list
 	default:
-		return rapid.SampledFrom([]any{"x", int64(1), 1.5, true, nil}).Draw(t, "scalar")
+		return rapid.SampledFrom([]any{"x", "y", "", int64(1), 1.5, true, nil}).Draw(t, "scalar")
 	}
 }
 

@@ -309,6 +309,11 @@ func followKey(a *analysis, c *call) value {
 func followCondition(a *analysis, c *call) value {
 	a.readAll(c.with[1])
 	conditions := a.selectPath(c.with[0], "status", "conditions")
+	if kind, ok := literalText(c.args[1]); ok && !a.typed {
+		found := a.takeElementOfType(conditions, kind)
+		a.readScalar(a.selectField(found, "type"))
+		return found
+	}
 	a.checker.checkLiteral(a.selectField(a.takeElements(conditions), "type"), c.args[1], nil)
 	return a.findFirst(conditions, "type")
 }

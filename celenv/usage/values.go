@@ -64,6 +64,8 @@ type part struct {
 	whole, scalar, shape bool
 	fields               map[string]*part
 	elements, entries    *part
+	// byType are elements of a list, by their field type.
+	byType map[string]*part
 	// wholeFor is the expression for which the part is read as a whole.
 	wholeFor string
 
@@ -201,6 +203,24 @@ func (g *graph) elementOf(p *part) *part {
 	return p.elements
 }
 
+// elementOfType returns a part of a part: the element of a list whose field type is known.
+func (g *graph) elementOfType(p *part, kind string) *part {
+	if p.whole {
+		return p
+	}
+	if p.byType[kind] == nil {
+		child := g.newPart(p, stepOfElements(p.schema))
+		if child == nil {
+			return p
+		}
+		if p.byType == nil {
+			p.byType = map[string]*part{}
+		}
+		p.byType[kind] = child
+	}
+	return p.byType[kind]
+}
+
 // entryOf returns a part of a part: the value of any key.
 func (g *graph) entryOf(p *part) *part {
 	if p.whole {
@@ -316,6 +336,19 @@ func (g *graph) takeElements(v value) value {
 	return out
 }
 
+// takeElementOfType returns what the element of a list may be whose field type is known. How many others there are is not read.
+func (g *graph) takeElementOfType(v value, kind string) value {
+	g.spend(len(v.parts) + len(v.mades))
+	out := value{other: v.other}
+	for p := range v.parts {
+		g.appendPart(&out, g.elementOfType(p, kind))
+	}
+	for m := range v.mades {
+		g.appendValue(&out, m.elements)
+	}
+	return out
+}
+
 // takeIndexed returns what an element of a list or a value of a map may be. Which elements or keys there are is read.
 func takeIndexed(g *graph, v value) value {
 	if !g.typed {
@@ -384,11 +417,18 @@ func (p *part) export() *projection.Projection {
 		return projection.All()
 	}
 	out := &projection.Projection{Scalar: p.scalar, Shape: p.shape, Elements: p.elements.export(), Entries: p.entries.export()}
-	if len(p.fields) > 0 {
-		out.Fields = make(map[string]*projection.Projection, len(p.fields))
-		for key, f := range p.fields {
-			out.Fields[key] = f.export()
-		}
+	out.Fields, out.ByType = exportKeyed(p.fields), exportKeyed(p.byType)
+	return out
+}
+
+// exportKeyed returns what is read of the part of each key.
+func exportKeyed(parts map[string]*part) map[string]*projection.Projection {
+	if len(parts) == 0 {
+		return nil
+	}
+	out := make(map[string]*projection.Projection, len(parts))
+	for key, p := range parts {
+		out[key] = p.export()
 	}
 	return out
 }

@@ -8,15 +8,11 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vtex/cleaner/celenv"
@@ -26,49 +22,18 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/realistic"
 )
 
-// usualPod is the JSON of a Pod as clusters have them, with so many containers.
-func usualPod(tb testing.TB, n, containers int) []byte {
+// newRealisticPod makes a Pod as clusters have them.
+func newRealisticPod(tb testing.TB, n int) *corev1.Pod {
 	tb.Helper()
-	now := metav1.Unix(1767225600+int64(n), 0)
-	p := &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("web-7d4b9c6f5d-%05d", n), Namespace: fmt.Sprintf("team-%d", n%50), UID: types.UID(fmt.Sprintf("9f0d9a3e-5a50-4a9e-8f6e-%012d", n)), ResourceVersion: fmt.Sprint(100000 + n),
-			CreationTimestamp: now, Labels: map[string]string{"app": "web", "pod-template-hash": "7d4b9c6f5d", "team": fmt.Sprint("team-", n%50), "version": "v1"},
-			Annotations:     map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "checksum/config": strings.Repeat("a1", 32)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7d4b9c6f5d", UID: "1"}},
-		},
-		Spec: corev1.PodSpec{NodeName: fmt.Sprint("node-", n%50), ServiceAccountName: "web", SchedulerName: "default-scheduler", Volumes: []corev1.Volume{{Name: "config"}, {Name: "token"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: "10.0.0.1", PodIP: fmt.Sprintf("10.1.%d.%d", n/250, n%250), StartTime: &now, Conditions: []corev1.PodCondition{
-			{Type: "PodScheduled", Status: "True", LastTransitionTime: now}, {Type: "Initialized", Status: "True", LastTransitionTime: now},
-			{Type: "ContainersReady", Status: "True", LastTransitionTime: now}, {Type: "Ready", Status: "True", LastTransitionTime: now},
-		}},
-	}
-	for i := range containers {
-		c := corev1.Container{
-			Name: fmt.Sprint("c", i), Image: "registry.example.com/team/web:v1.2.3", Args: []string{"--listen=:8080", "--config=/etc/web/config.yaml"},
-			Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
-			Resources:      corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": apiresource.MustParse("100m"), "memory": apiresource.MustParse("128Mi")}, Limits: corev1.ResourceList{"memory": apiresource.MustParse("256Mi")}},
-			VolumeMounts:   []corev1.VolumeMount{{Name: "config", MountPath: "/etc/web"}, {Name: "token", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}},
-			LivenessProbe:  &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}}, PeriodSeconds: 10},
-			ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromString("http")}}, PeriodSeconds: 10},
-		}
-		for e := range 8 {
-			c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprint("SETTING_", e), Value: "https://service.example.com/path"})
-		}
-		p.Spec.Containers = append(p.Spec.Containers, c)
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, ImageID: "registry.example.com/team/web@sha256:" + strings.Repeat("0f", 32), ContainerID: fmt.Sprintf("containerd://%064d", n*10+i), Ready: true,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
-		})
-	}
-	text, err := json.Marshal(p)
+	p, err := realistic.Pod(fmt.Sprintf("team-%d", n%50), n, n/20)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return text
+	p.ResourceVersion = strconv.Itoa(100_000 + n)
+	return p
 }
 
 // readsOfPods is what the templates read of Pods.
@@ -107,12 +72,16 @@ func readsOfPods(tb testing.TB, names ...string) *snapshot.Reads {
 }
 
 // bytesOfAPod is how much memory one of many Pods takes in a store, where so much is read of it, and how much it is said to take.
-func bytesOfAPod(tb testing.TB, containers int, reads *snapshot.Reads) (took, said int64) {
+func bytesOfAPod(tb testing.TB, reads *snapshot.Reads) (took, said int64) {
 	tb.Helper()
 	s := &store{feeds: &feeds{sharing: keptparts.NewSharing()}, informer: &informer{scope: &scope{resource: &resource{Resource: served.Resource{GVR: apiserver.Pods}}}}, reads: reads}
 	var kept cachedobjects.SortedObjects
 	var shelf cachedobjects.Shelf
-	took = bytesOf(tb, containers, func(u *unstructured.Unstructured) {
+	took = bytesOf(tb, func(text []byte) {
+		u := &unstructured.Unstructured{}
+		if err := u.UnmarshalJSON(text); err != nil {
+			tb.Fatal(err)
+		}
 		o, err := s.makeObject(u)
 		if err != nil {
 			tb.Fatal(err)
@@ -127,12 +96,16 @@ func bytesOfAPod(tb testing.TB, containers int, reads *snapshot.Reads) (took, sa
 	return took, said / manyPods
 }
 
-// bytesOfUnstructured is how much memory one of many Pods takes in a cache of client-go.
-func bytesOfUnstructured(tb testing.TB, containers int) int64 {
+// bytesInCache is how much memory one of many Pods takes in a cache of client-go, as an object that a function decodes.
+func bytesInCache(tb testing.TB, decode func(text []byte) (any, error)) int64 {
 	tb.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	took := bytesOf(tb, containers, func(u *unstructured.Unstructured) {
-		if err := indexer.Add(u); err != nil {
+	took := bytesOf(tb, func(text []byte) {
+		o, err := decode(text)
+		if err == nil {
+			err = indexer.Add(o)
+		}
+		if err != nil {
 			tb.Fatal(err)
 		}
 	})
@@ -140,22 +113,31 @@ func bytesOfUnstructured(tb testing.TB, containers int) int64 {
 	return took
 }
 
-const manyPods = 500
+func decodeTyped(text []byte) (any, error) {
+	p := &corev1.Pod{}
+	return p, json.Unmarshal(text, p)
+}
+
+func decodeUnstructured(text []byte) (any, error) {
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(text)
+}
+
+const manyPods = 1000
 
 // bytesOf is how much more memory is used when each of many Pods was kept, for one of them.
-func bytesOf(tb testing.TB, containers int, keep func(*unstructured.Unstructured)) int64 {
+func bytesOf(tb testing.TB, keep func(text []byte)) int64 {
 	tb.Helper()
 	texts := make([][]byte, manyPods)
 	for n := range texts {
-		texts[n] = usualPod(tb, n, containers)
+		var err error
+		if texts[n], err = json.Marshal(newRealisticPod(tb, n)); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	before := heapInUse()
 	for _, text := range texts {
-		u := &unstructured.Unstructured{}
-		if err := u.UnmarshalJSON(text); err != nil {
-			tb.Fatal(err)
-		}
-		keep(u)
+		keep(text)
 	}
 	took := heapInUse() - before
 	runtime.KeepAlive(texts)
@@ -177,43 +159,42 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// podgc are the templates of podgc.
+func podgc() []string {
+	return []string{"podgc-orphaned", "podgc-out-of-service", "podgc-terminated", "podgc-unscheduled-terminating"}
+}
+
 // The four templates of podgc together read little of a Pod.
 func TestAPodTakesWhatIsReadOfIt(t *testing.T) {
-	reads := readsOfPods(t, "podgc-orphaned", "podgc-out-of-service", "podgc-terminated", "podgc-unscheduled-terminating")
-	for _, containers := range []int{1, 3} {
-		usual := medianOf(func() int64 { return bytesOfUnstructured(t, containers) })
-		sizeOf := func(reads *snapshot.Reads) int64 {
-			var said int64
-			took := medianOf(func() (took int64) {
-				took, said = bytesOfAPod(t, containers, reads)
-				return took
-			})
-			if said < took*2/3 || said > took*3/2 {
-				t.Errorf("a Pod takes %d bytes, and is said to take %d", took, said)
-			}
+	reads := readsOfPods(t, podgc()...)
+	sizeOf := func(reads *snapshot.Reads) int64 {
+		var said int64
+		took := medianOf(func() (took int64) {
+			took, said = bytesOfAPod(t, reads)
 			return took
+		})
+		if said < took*2/3 || said > took*3/2 {
+			t.Errorf("a Pod takes %d bytes, and is said to take %d", took, said)
 		}
-		whole, part := sizeOf(nil), sizeOf(reads)
-		t.Logf("a Pod of %d containers, %d bytes of JSON: %d bytes in a cache of client-go, %d as a whole, %d of what is read: %v", containers, len(usualPod(t, 1, containers)), usual, whole, part, reads.Projection().ListPaths())
-		if whole > usual/2 || part > whole/2 || part > 3200 {
-			t.Errorf("a Pod of %d containers takes %d bytes of %d", containers, part, whole)
-		}
+		return took
+	}
+	whole, part := sizeOf(nil), sizeOf(reads)
+	typed, untyped := medianOf(func() int64 { return bytesInCache(t, decodeTyped) }), medianOf(func() int64 { return bytesInCache(t, decodeUnstructured) })
+	t.Logf("a Pod takes %d bytes typed in a cache of client-go, %d unstructured, %d as a whole, %d of what is read: %v", typed, untyped, whole, part, reads.Projection().ListPaths())
+	if whole > untyped/4 || part > untyped/20 || part > typed/5 {
+		t.Errorf("a Pod takes %d bytes as a whole, %d of what is read, and in caches of client-go %d typed and %d unstructured", whole, part, typed, untyped)
 	}
 }
 
 // BenchmarkBytesOfAPod says how many bytes a Pod takes, by what is read of it.
 func BenchmarkBytesOfAPod(b *testing.B) {
-	for name, reads := range map[string]*snapshot.Reads{
-		"Whole": nil, "PodGC": readsOfPods(b, "podgc-orphaned", "podgc-out-of-service", "podgc-terminated", "podgc-unscheduled-terminating"), "Orphaned": readsOfPods(b, "podgc-orphaned"),
-	} {
-		for _, containers := range []int{1, 3} {
-			b.Run(fmt.Sprintf("%s/containers=%d", name, containers), func(b *testing.B) {
-				var took int64
-				for b.Loop() {
-					took, _ = bytesOfAPod(b, containers, reads)
-				}
-				b.ReportMetric(float64(took), "bytes/pod")
-			})
-		}
+	for name, reads := range map[string]*snapshot.Reads{"Whole": nil, "PodGC": readsOfPods(b, podgc()...), "Orphaned": readsOfPods(b, "podgc-orphaned")} {
+		b.Run(name, func(b *testing.B) {
+			var took int64
+			for b.Loop() {
+				took, _ = bytesOfAPod(b, reads)
+			}
+			b.ReportMetric(float64(took), "bytes/pod")
+		})
 	}
 }

@@ -57,19 +57,47 @@ func pruneValue(v reflect.Value, p *projection.Projection) {
 
 // pruneElements is pruneValue for a list.
 func pruneElements(v reflect.Value, p *projection.Projection) {
-	var each *projection.Projection
-	if p != nil {
-		each = p.Elements
-	}
 	if v.Type().Elem().Kind() == reflect.Uint8 {
 		return
 	}
-	if each == nil && (p == nil || !p.Shape) && v.Len() > 1 { // only that there are some may show
-		v.Set(v.Slice(0, 1))
+	if p == nil {
+		p = &projection.Projection{}
 	}
+	typeOf := findTypeField(v.Type().Elem())
+	if typeOf == nil && len(p.ByType) > 0 {
+		return
+	}
+	left := 0
 	for i := range v.Len() {
-		pruneValue(v.Index(i), each)
+		each, kept := p.Elements, p.Shape || p.Elements != nil
+		if len(p.ByType) > 0 {
+			each, kept = p.OfType(typeOf(v.Index(i)))
+		}
+		switch {
+		case kept:
+			pruneValue(v.Index(i), each)
+		case left > 0 || i < v.Len()-1: // else it stays as it is: that there are some may show
+			continue
+		}
+		if left != i {
+			v.Index(left).Set(v.Index(i))
+		}
+		left++
 	}
+	v.Set(v.Slice(0, left))
+}
+
+// findTypeField returns a function that reads the field type of a struct, which is a string in JSON; nil if it has none.
+func findTypeField(t reflect.Type) func(reflect.Value) string {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range fieldsOf(t) {
+		if f.name == "type" && t.Field(f.index).Type.Kind() == reflect.String {
+			return func(v reflect.Value) string { return v.Field(f.index).String() }
+		}
+	}
+	return nil
 }
 
 // pruneFields is pruneValue for the fields of a struct.

@@ -44,6 +44,14 @@ func someOf(random *rand.Rand, value any) *projection.Projection {
 		if len(v) > 0 && random.IntN(4) > 0 {
 			p.Elements = someOf(random, v[0])
 		}
+		if len(v) > 0 && random.IntN(3) == 0 {
+			fields, _ := v[random.IntN(len(v))].(map[string]any)
+			kind, _ := fields["type"].(string)
+			p.ByType = map[string]*projection.Projection{"absent": projection.All(), kind: someOf(random, fields)}
+			if random.IntN(2) == 0 {
+				p.Elements, p.Shape = nil, false
+			}
+		}
 	}
 	return p
 }
