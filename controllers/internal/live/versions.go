@@ -15,7 +15,7 @@ import (
 
 const (
 	// pageSize is how many objects are listed at a time, and smallPage how many if these are too many for the memory that there is.
-	pageSize  = 250
+	pageSize  = 1000
 	smallPage = 25
 	// refBytes is about what a Ref takes in a list.
 	refBytes = 256
