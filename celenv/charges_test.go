@@ -277,7 +277,7 @@ func workOf(t *testing.T, c *Compiler, function, overload string, args []ref.Val
 	const steps, growth = 50_000, 4 << 20
 	all := int64(math.MaxInt64)
 	left := budget.NewBudget("the call", steps, growth, &all)
-	m := &budget.Meter{Clock: budget.Clock{Ctx: t.Context(), Ended: &budget.Ending{}}, Budget: &left, Limits: budget.Limits{}.WithDefaults()}
+	m := &budget.Meter{Clock: budget.Clock{Ctx: t.Context(), Ended: &budget.Ending{}}, Budget: &left, Limits: budget.Limits{}.WithDefaults(0)}
 	places := make([]interpreter.InterpretableV2, len(args))
 	for i, arg := range args {
 		places[i] = &budget.EvaluatedArgument{Value: arg}

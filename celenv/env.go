@@ -142,8 +142,10 @@ func buildVersion1() []cel.EnvOption {
 
 // Options are what a Compiler may be told. The zero value is good.
 type Options struct {
-	// Limits bound each evaluation. Those that are zero have their default.
+	// Limits bound each evaluation. Those that are zero have their default; if all are, they grow with Memory.
 	Limits budget.Limits
+	// Memory is how many bytes the operator may use. 0: that is not known.
+	Memory int64
 }
 
 // Compiler turns specs into Programs. It is safe for concurrent use.
@@ -173,7 +175,7 @@ func NewCompiler(o Options) (*Compiler, error) {
 		return nil, err
 	}
 	return &Compiler{
-		env: env, envs: newSharedEnvs(env), limits: o.Limits.WithDefaults(), calls: calls, functions: all,
+		env: env, envs: newSharedEnvs(env), limits: o.Limits.WithDefaults(o.Memory), calls: calls, functions: all,
 		scale: compilecost.NewScale(env, calls), places: make(chan struct{}, maxCompilations),
 	}, nil
 }

@@ -29,7 +29,6 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
-	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/internal/cachedcleaners"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -129,14 +128,13 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if opts.Skew == nil {
 		opts.Skew = skew.New(skew.Options{Clock: opts.Clock})
 	}
-	config := rest.CopyConfig(mgr.GetConfig())
+	config, memory := rest.CopyConfig(mgr.GetConfig()), memorybudget.New(opts.MemoryLimit)
 	config.QPS = -1 // requests are bounded by what is in flight, and by the API server's priority and fairness
 	reviews, err := authorizationv1client.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("cannot make a client for access reviews: %w", err)
 	}
-	memory := memorybudget.New(opts.MemoryLimit)
-	compiler, err := celenv.NewCompiler(celenv.Options{Limits: budget.ForMemory(memory.Limit())})
+	compiler, err := celenv.NewCompiler(celenv.Options{Memory: memory.Limit()})
 	if err != nil {
 		return fmt.Errorf("cannot make the environment of expressions: %w", err)
 	}

@@ -55,33 +55,26 @@ type Limits struct {
 	Retained int64
 }
 
-// WithDefaults gives the limits with their default in the place of each that is not set.
-func (l Limits) WithDefaults() Limits {
-	l.Steps = orDefault(l.Steps, 5_000_000)
-	l.Growth = orDefault(l.Growth, 64<<20)
-	l.Value = orDefault(l.Value, 16<<20)
-	l.ItemSteps = orDefault(l.ItemSteps, 100_000)
-	l.ItemGrowth = orDefault(l.ItemGrowth, 4<<20)
-	l.AllSteps = orDefault(l.AllSteps, 25_000_000)
-	l.Wall = orDefault(l.Wall, 20*time.Second)
-	l.SearchWall = orDefault(l.SearchWall, 10*time.Second)
-	l.Items = orDefault(l.Items, 250_000)
-	l.Retained = orDefault(l.Retained, 96<<20)
-	return l
-}
-
 // UsualMemory is how many bytes of memory the operator may use for which the defaults are made.
 const UsualMemory = 680 << 20
 
-// ForMemory returns the default limits of an operator that may use so many bytes of memory. What an evaluation may build, hold and iterate over
-// grows with it from UsualMemory on, up to 8 times as much, and so do Steps, up to half of AllSteps. AllSteps and Wall do not grow: no evaluation
-// may take longer. 0 or less: the memory is not known.
-func ForMemory(bytes int64) Limits {
+// WithDefaults gives the limits with their default in the place of each that is not set, for an operator that may use so many bytes of
+// memory. With it grows from UsualMemory on, up to 8 times as much, what an evaluation may build, hold and iterate over, and so do Steps, up to
+// half of AllSteps. AllSteps and Wall do not grow: no evaluation may take longer. 0 or less: the memory is not known.
+func (l Limits) WithDefaults(memory int64) Limits {
 	const most = 8
-	times := min(max(float64(bytes)/UsualMemory, 1), most)
+	times := min(max(float64(memory)/UsualMemory, 1), most)
 	grow := func(n int64) int64 { return int64(times * float64(n)) }
-	l := Limits{}.WithDefaults()
-	l.Growth, l.Value, l.Retained, l.Items, l.Steps = grow(l.Growth), grow(l.Value), grow(l.Retained), int(grow(int64(l.Items))), min(grow(l.Steps), l.AllSteps/2)
+	l.AllSteps = orDefault(l.AllSteps, 25_000_000)
+	l.Steps = orDefault(l.Steps, min(grow(5_000_000), max(l.AllSteps/2, 5_000_000)))
+	l.Growth = orDefault(l.Growth, grow(64<<20))
+	l.Value = orDefault(l.Value, grow(16<<20))
+	l.ItemSteps = orDefault(l.ItemSteps, 100_000)
+	l.ItemGrowth = orDefault(l.ItemGrowth, 4<<20)
+	l.Wall = orDefault(l.Wall, 20*time.Second)
+	l.SearchWall = orDefault(l.SearchWall, 10*time.Second)
+	l.Items = orDefault(l.Items, int(grow(250_000)))
+	l.Retained = orDefault(l.Retained, grow(96<<20))
 	return l
 }
 

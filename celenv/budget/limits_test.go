@@ -21,7 +21,7 @@ import (
 // newMeter makes a meter that has so many steps and bytes to spend, and so many steps that all budgets share.
 func newMeter(ctx context.Context, steps, growth, all int64) *Meter {
 	budget := NewBudget("the test", steps, growth, &all)
-	m := &Meter{Limits: Limits{}.WithDefaults()}
+	m := &Meter{Limits: Limits{}.WithDefaults(0)}
 	m.StartClock(ctx, time.Hour)
 	m.Budget = &budget
 	return m
@@ -102,7 +102,7 @@ func TestBudgetStaysUsedUp(t *testing.T) {
 }
 
 func TestItemBudget(t *testing.T) {
-	limits, all := Limits{Steps: 1000, Growth: 1000, ItemSteps: 10, ItemGrowth: 20}.WithDefaults(), int64(math.MaxInt64)
+	limits, all := Limits{Steps: 1000, Growth: 1000, ItemSteps: 10, ItemGrowth: 20}.WithDefaults(0), int64(math.MaxInt64)
 	for _, tc := range []struct {
 		items         int
 		steps, growth int64
@@ -114,7 +114,7 @@ func TestItemBudget(t *testing.T) {
 }
 
 func TestWithDefaults(t *testing.T) {
-	if got := (Limits{Steps: 3, Wall: -1}).WithDefaults(); got.Steps != 3 || got.Wall != 20*time.Second || got.Retained == 0 || got.Items == 0 {
+	if got := (Limits{Steps: 3, Wall: -1}).WithDefaults(0); got.Steps != 3 || got.Wall != 20*time.Second || got.Retained == 0 || got.Items == 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -122,7 +122,7 @@ func TestWithDefaults(t *testing.T) {
 // The end of the caller's context is not the end of the evaluation's time.
 // With the memory grows what an evaluation may build, hold and iterate over, but not how long it may take.
 func TestLimitsGrowWithMemory(t *testing.T) {
-	usual := Limits{}.WithDefaults()
+	usual := Limits{}.WithDefaults(0)
 	for name, tc := range map[string]struct {
 		memory int64
 		times  int64
@@ -137,7 +137,7 @@ func TestLimitsGrowWithMemory(t *testing.T) {
 	} {
 		want := usual
 		want.Steps, want.Growth, want.Value, want.Retained, want.Items = tc.steps, tc.times*usual.Growth, tc.times*usual.Value, tc.times*usual.Retained, int(tc.times)*usual.Items
-		if got := ForMemory(tc.memory); got != want {
+		if got := (Limits{}).WithDefaults(tc.memory); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
 	}
@@ -164,7 +164,7 @@ func TestTheTimeEnds(t *testing.T) {
 		t.Error("there is time to spare after the end")
 	}
 
-	over := &Meter{Limits: Limits{}.WithDefaults()}
+	over := &Meter{Limits: Limits{}.WithDefaults(0)}
 	over.StartClock(t.Context(), 0)
 	all := int64(math.MaxInt64)
 	budget := NewBudget("the test", 10, 10, &all)

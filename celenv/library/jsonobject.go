@@ -86,7 +86,7 @@ func (o *jsonObject) Equal(other ref.Val) ref.Val {
 	return types.True
 }
 
-// Type is that of maps.
+// Type returns the type of maps.
 func (o *jsonObject) Type() ref.Type { return types.MapType }
 
 // Value returns the entries as a map of Go.

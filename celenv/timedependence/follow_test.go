@@ -52,7 +52,7 @@ func (l language) analyze(t *testing.T, source string) Analysis {
 
 // newMeter makes a meter that anything can be paid with.
 func newMeter(t *testing.T) *budget.Meter {
-	limits := budget.Limits{}.WithDefaults()
+	limits := budget.Limits{}.WithDefaults(0)
 	all := limits.AllSteps
 	left := limits.NewSharedBudget(&all)
 	m := &budget.Meter{Limits: limits}

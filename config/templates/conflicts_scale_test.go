@@ -93,6 +93,12 @@ func (c *crowd) add(gv schema.GroupVersion, kind, namespace, name string, fields
 // the one before it has no endpoint; and 100 Pods wait for an address of any pool.
 func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 	t.Helper()
+	return gatherWithout(t, addresses, perPool, 0)
+}
+
+// gatherWithout is gather without the first Pods.
+func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects {
+	t.Helper()
 	c := &crowd{t: t, world: snapshot.NewObjects()}
 	for kind, namespaced := range map[string]bool{"Pod": true, "Node": false, "Namespace": false} {
 		c.world.AddKind(corev1.SchemeGroupVersion, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
@@ -114,10 +120,12 @@ func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 			if n == addresses-1 {
 				has = "192.0.2.1"
 			}
-			c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
-				"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": "worker"},
-				"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": has}}},
-			})
+			if n >= gone {
+				c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
+					"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": "worker"},
+					"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": has}}},
+				})
+			}
 			if n == addresses-2 {
 				continue
 			}

@@ -39,7 +39,7 @@ func TestSpiderpoolIPOfManyRecords(t *testing.T) {
 		"TooManyThere": {2 << 30, 800_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := budget.ForMemory(tc.memory)
+			l := budget.Limits{}.WithDefaults(tc.memory)
 			l.Steps, l.AllSteps, l.Growth, l.Value, l.Retained, l.Items = l.Steps/part, l.AllSteps/part, l.Growth/part, l.Value/part, l.Retained/part, l.Items/part
 			l.Wall, l.SearchWall = time.Hour, time.Hour // however slow this machine is
 			compiler, err := celenv.NewCompiler(celenv.Options{Limits: l})

@@ -173,8 +173,10 @@ func manage(meta *metav1.ObjectMeta, o any, maker, reporter string) error {
 		if err != nil {
 			return fmt.Errorf("cannot write the fields of %s: %w", meta.Name, err)
 		}
+		fields := &metav1.FieldsV1{}
+		fields.SetRawBytes(text)
 		meta.ManagedFields = append(meta.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &meta.CreationTimestamp, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: text}, Subresource: subresource,
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &meta.CreationTimestamp, FieldsType: "FieldsV1", FieldsV1: fields, Subresource: subresource,
 		})
 		return nil
 	}

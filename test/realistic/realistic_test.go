@@ -38,14 +38,14 @@ func TestObjectsAreAsLargeAsThoseOfClusters(t *testing.T) {
 
 // Objects of two numbers differ, and those of the same number do not.
 func TestObjectsOfNumbers(t *testing.T) {
-	make := func(n int) any {
+	newPod := func(n int) any {
 		pod, err := realistic.Pod("shop", n, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return pod
 	}
-	if !reflect.DeepEqual(make(1), make(1)) || reflect.DeepEqual(make(1), make(2)) {
+	if !reflect.DeepEqual(newPod(1), newPod(1)) || reflect.DeepEqual(newPod(1), newPod(2)) {
 		t.Error("the number of a Pod does not say how it is")
 	}
 }

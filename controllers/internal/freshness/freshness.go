@@ -36,8 +36,8 @@ const (
 	// least aPart times as many in all.
 	few   = 500
 	aPart = 8
-	// patience is the longest time that a proof waits for a watch. It waits no longer than a list would take that is compared instead: pause, and
-	// listTime for each object. pause is also how long it waits until it compares a list once more.
+	// patience is the longest time that a proof waits for a watch. It does not wait longer than it would take to compare a list: pause, and listTime
+	// for each object. pause is also how long it waits until it compares a list once more.
 	patience = time.Second
 	pause    = 50 * time.Millisecond
 	listTime = 40 * time.Microsecond

@@ -220,7 +220,7 @@ func TestAProofWaitsNoLongerThanAListTakes(t *testing.T) {
 	fill(s, 20, "a", "b")
 	r := newRig(t, s, everywhere())
 	r.few, r.patience, r.listTime = 1, time.Hour, time.Microsecond
-	s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
+	s.Put(apiserver.Namespaces, "", "x", nil)                                     // the version of the API server goes on, and no watch of Pods says so
 	if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete { // it waits for 3 seconds at most
 		t.Errorf("got %s %q", got.State, got.Detail)
 	}
