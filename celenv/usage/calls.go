@@ -310,7 +310,7 @@ func followCondition(a *analysis, c *call) value {
 	a.readAll(c.with[1])
 	conditions := a.selectPath(c.with[0], "status", "conditions")
 	if kind, ok := literalText(c.args[1]); ok && !a.typed {
-		found := a.takeElementOfType(conditions, kind)
+		found := takeElementOfType(&a.graph, conditions, kind)
 		a.readScalar(a.selectField(found, "type"))
 		return found
 	}

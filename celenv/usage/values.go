@@ -204,7 +204,7 @@ func (g *graph) elementOf(p *part) *part {
 }
 
 // elementOfType returns a part of a part: the element of a list whose field type is known.
-func (g *graph) elementOfType(p *part, kind string) *part {
+func elementOfType(g *graph, p *part, kind string) *part {
 	if p.whole {
 		return p
 	}
@@ -337,11 +337,11 @@ func (g *graph) takeElements(v value) value {
 }
 
 // takeElementOfType returns what the element of a list may be whose field type is known. How many others there are is not read.
-func (g *graph) takeElementOfType(v value, kind string) value {
+func takeElementOfType(g *graph, v value, kind string) value {
 	g.spend(len(v.parts) + len(v.mades))
 	out := value{other: v.other}
 	for p := range v.parts {
-		g.appendPart(&out, g.elementOfType(p, kind))
+		g.appendPart(&out, elementOfType(g, p, kind))
 	}
 	for m := range v.mades {
 		g.appendValue(&out, m.elements)
