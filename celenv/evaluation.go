@@ -6,6 +6,7 @@ package celenv
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -255,4 +256,18 @@ func (e *Evaluation) KeepValues() (*Kept, int64) {
 		}
 	}
 	return k, e.p.meter.Held.CountLasting()
+}
+
+// KeepWithout returns what is kept of variables that read none of some targets; nil if none is.
+func (p *Programs) KeepWithout(k *Kept, targets []string) *Kept {
+	if k == nil || len(targets) == 0 {
+		return k
+	}
+	out := &Kept{memos: make([]memo, len(k.memos))} // a fixed part does not say what it reads
+	for _, v := range p.variables {
+		if !slices.ContainsFunc(v.expression.targets, func(target string) bool { return slices.Contains(targets, target) }) {
+			out.memos[v.slot] = k.memos[v.slot]
+		}
+	}
+	return out
 }

@@ -49,6 +49,9 @@ func DecideToShow(ctx context.Context, r snapshot.Reader, in plan.Input, first p
 
 func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
 	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
+	if in.Values == nil {
+		in.Values = plan.NewValues(plan.FewValueBytes)
+	}
 	readUnseenTargets(ctx, r, &in, first)
 	d := first
 	for range maxRounds {

@@ -86,6 +86,8 @@ type Input struct {
 	Room *Room
 	// Memory is what the evaluation shares with others; nil: nothing.
 	Memory celenv.Memory
+	// Values are what earlier evaluations of the same decision have found out; nil: nothing is kept.
+	Values *Values
 
 	// Batch is for how many items, counted from the first, the plan asks to read live what they depend on. 0: for none.
 	Batch int
@@ -381,6 +383,7 @@ func (in *Input) evaluateWork(ctx context.Context, see celenv.Input) (Plan, []ce
 		}, nil, celenv.Foresight{}
 	}
 	defer e.Close()
+	defer in.Values.keep(in, e)
 	results := e.EvaluateConditions()
 	p := in.gateConditions(results)
 	p.Unpredictable.Conditions = e.Foresight().Unknown
@@ -627,6 +630,8 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 	see := celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}
 	if in.base != nil {
 		see.Kept = in.base.kept
+	} else if in.Values != nil {
+		see.Kept = in.Values.findFor(in)
 	}
 	return see, nil
 }

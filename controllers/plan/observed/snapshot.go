@@ -32,6 +32,23 @@ func (s Snapshot) LiveReads() map[Read]bool {
 	return out
 }
 
+// HasSameObjects says that another target has the same objects, each at the same version. Objects without a version are never the same.
+func (t *Target) HasSameObjects(other *Target) bool {
+	if t.State != other.State || len(t.Objects) != len(other.Objects) {
+		return false
+	}
+	if len(t.Objects) == 0 || &t.Objects[0] == &other.Objects[0] {
+		return true
+	}
+	for i := range t.Objects {
+		a, b := &t.Objects[i], &other.Objects[i]
+		if a.ResourceVersion == "" || a.ResourceVersion != b.ResourceVersion || a.UID == "" || a.UID != b.UID {
+			return false
+		}
+	}
+	return true
+}
+
 // WithLive is the snapshot in which the objects of some reads stand as they were found live, in their place in the order. An
 // object is nil if the API server named it as not found, or if it is not one that the target stands for: the caller
 // knows how a target is asked for. Reads of whole targets are not among them; see WithTarget. Neither s nor its targets
