@@ -218,7 +218,7 @@ func (c *Compiler) planProgram(env *cel.Env, a *cel.Ast, m *budget.Meter, optimi
 	provider, values := env.CELTypeProvider(), budget.NewAdapter(m)
 	attributes := budget.NewAttributes(interpreter.NewAttributeFactory(env.Container, values, provider), m)
 	planner := interpreter.NewInterpreter(c.functions, env.Container, provider, values, attributes)
-	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(makeLazy)}
+	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(library.MakeLazy)}
 	for _, d := range decorators {
 		options = append(options, interpreter.CustomDecoratorV2(d))
 	}

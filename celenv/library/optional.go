@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package library
 
 import (
 	"github.com/google/cel-go/common/types"
@@ -9,9 +9,9 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// makeLazy has a.or(b) and a.orValue(b) evaluate b only where a has no value. cel-go's optionals have no other
+// MakeLazy has a.or(b) and a.orValue(b) evaluate b only where a has no value. cel-go's optionals have no other
 // implementation of these two; its Programs bring one like this along.
-func makeLazy(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+func MakeLazy(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || len(call.Args()) != 2 {
 		return i, nil
