@@ -125,7 +125,7 @@ func manyCleaners(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 		return nil, err
 	}
 	what := fmt.Sprintf("%d Cleaners with %d objects each", s.cleaners, s.each)
-	return append(m.figures(what, "at least 0.8"),
+	return append(m.figures(what, "at least 0.9"),
 		figure{What: what + ": requests of the operator", Value: m.operator[0].requests},
 		figure{What: what + ": requests of bare client-go", Value: m.bare[0].requests},
 	), nil
@@ -141,7 +141,7 @@ func oneCleaner(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 		return nil, err
 	}
 	what := fmt.Sprintf("One Cleaner with %d objects", s.objects)
-	return append(m.figures(what, "at least 0.9"),
+	return append(m.figures(what, "at least 0.95"),
 		figure{What: what + ": from the event to the first DELETE, live reads and the record of the run included", Value: m.lead().String()},
 	), nil
 }

@@ -4,21 +4,35 @@
 package main
 
 import (
-	"bytes"
-	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/template"
 	"time"
 )
 
 // figure is one thing that was measured.
 type figure struct {
-	What, Value string
+	What  string `json:"what"`
+	Value string `json:"value"`
 	// Aim is what it should be; empty: there is none.
-	Aim string
+	Aim string `json:"aim,omitempty"`
+	// Point is where it is in a plot; nil: in none.
+	Point *point `json:"point,omitempty"`
+}
+
+// point is a point of a line in a plot.
+type point struct {
+	Plot string  `json:"plot"`
+	Line string  `json:"line"`
+	X    float64 `json:"x"`
+	Y    float64 `json:"y"`
+}
+
+// on returns the figure as a point of a line in a plot.
+func (f figure) on(plot, line string, x, y float64) figure {
+	f.Point = &point{plot, line, x, y}
+	return f
 }
 
 // String is the figure as a line.
@@ -49,20 +63,4 @@ func counted(count map[string]int) string {
 		parts = append(parts, fmt.Sprintf("%d %s", count[k], k))
 	}
 	return strings.Join(parts, ", ")
-}
-
-//go:embed performance.md.tmpl
-var page string
-
-// render is the page with the figures.
-func render(figures []figure) ([]byte, error) {
-	t, err := template.New("page").Parse(page)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the template of the page: %w", err)
-	}
-	var b bytes.Buffer
-	if err := t.Execute(&b, figures); err != nil {
-		return nil, fmt.Errorf("cannot write the page: %w", err)
-	}
-	return b.Bytes(), nil
 }

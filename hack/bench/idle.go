@@ -67,14 +67,6 @@ func idle(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 // listen counts what the operator asks of the API server in a minute. The reports of what has just happened are waited
 // for first: they are written at most once a second for each Cleaner.
 func (r *rig) listen(ctx context.Context) (int, error) {
-	pause := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
-	}
 	count := func() (int, error) {
 		events, err := r.audit.Events()
 		if err != nil {
@@ -88,14 +80,14 @@ func (r *rig) listen(ctx context.Context) (int, error) {
 		}
 		return n, nil
 	}
-	if err := pause(5 * time.Second); err != nil {
+	if err := pause(ctx, 5*time.Second); err != nil {
 		return 0, err
 	}
 	before, err := count()
 	if err != nil {
 		return 0, err
 	}
-	if err := pause(listen); err != nil {
+	if err := pause(ctx, listen); err != nil {
 		return 0, err
 	}
 	after, err := count()
@@ -127,9 +119,14 @@ func (r *rig) heap(ctx context.Context) (float64, error) {
 	return smallest, nil
 }
 
-// metrics are those of the operator that have no labels.
+// metrics are those of the operator.
 func (r *rig) metrics(ctx context.Context) (map[string]float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.proc.Metrics+"/metrics", nil)
+	return r.metricsOf(ctx, r.proc)
+}
+
+// metricsOf are the metrics of a replica, with their labels.
+func (r *rig) metricsOf(ctx context.Context, replica *operator.Process) (map[string]float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, replica.Metrics+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,14 +26,24 @@ import (
 )
 
 func main() {
-	write := pflag.String("write", "", "file to write the figures to as well, such as docs/performance.md")
+	write := pflag.Bool("write", false, "write the figures to "+figuresFile+" as well, and what comes of them: the pages docs/performance.md and docs/scale.md, and the plots")
+	pages := pflag.Bool("pages", false, "make the pages and the plots again of the figures that are kept, and measure nothing")
 	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
 	rounds := pflag.Int("rounds", 8, "how often the operator and bare client-go are measured, by turns, half as often with many Cleaners: even, so that each begins as often")
 	only := pflag.StringSlice("only", nil, "what to measure instead of everything: "+strings.Join(names(), ", "))
+	way := pflag.String("hold", "", "look at the cluster of KUBECONFIG in another way, and print what that takes: this program runs itself so")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(logr.Discard())
+	if *way != "" {
+		exitOn(measureHolding(ctx, *way))
+		return
+	}
+	if *pages {
+		exitOn(publish(ctx, nil))
+		return
+	}
 	if *small && !pflag.CommandLine.Changed("rounds") {
 		*rounds = 2
 	}
@@ -41,15 +51,37 @@ func main() {
 		fmt.Fprintf(os.Stderr, "bench: --rounds is %d: write an even number, such as 8\n", *rounds)
 		os.Exit(2)
 	}
-	s := sizes{rounds: *rounds, manyRounds: max(2, *rounds/4*2), reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000,
-		evaluated: []crowd{{20_000, 1000}, {100_000, 5000}}, ended: 5000, busy: crowd{20_000, 1000}, events: 500, writes: 30 * time.Second}
+	s := wholeSizes()
 	if *small {
-		s = sizes{rounds: *rounds, manyRounds: 2, reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100,
-			evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50, busy: crowd{200, 10}, events: 50, writes: 3 * time.Second}
+		s = smallSizes()
 	}
-	if err := run(ctx, s, *only, *write); err != nil {
+	s.rounds, s.manyRounds = *rounds, max(2, *rounds/4*2)
+	exitOn(run(ctx, s, *only, *write))
+}
+
+// exitOn ends the program if something could not be measured.
+func exitOn(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
+	}
+}
+
+func wholeSizes() sizes {
+	return sizes{
+		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, district: 4,
+		evaluated: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, ended: 5000,
+		crowds: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, busy: crowd{20_000, 1000}, cached: 50_000,
+		rates: []int{50, 100, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000},
+	}
+}
+
+func smallSizes() sizes {
+	return sizes{
+		reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100, district: 1,
+		evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50,
+		crowds: []crowd{{200, 10}, {1000, 50}}, busy: crowd{200, 10}, cached: 1000,
+		rates: []int{50}, writes: 3 * time.Second, hosted: []int{10, 100},
 	}
 }
 
@@ -64,15 +96,22 @@ type sizes struct {
 	objects        int // objects that one Cleaner deletes
 	idle, many     int // Cleaners that wait: those that are listened to for a minute, and those whose memory is measured
 
+	district int // Cleaners in each of many namespaces
+
 	evaluated []crowd       // what a rule is evaluated over
 	ended     int           // Pods that have ended, beyond the threshold of podgc-terminated
-	busy      crowd         // what the templates watch while Pods change
-	events    int           // changes of Pods in a second
+	crowds    []crowd       // what the templates watch, one after the other
+	busy      crowd         // what they watch while Pods change
+	cached    int           // up to how many Pods caches of client-go are measured too
+	rates     []int         // changes of Pods in a second
 	writes    time.Duration // for how long they change
+	hosted    []int         // Cleaners beside all of the Pods
 }
 
 // crowd is a number of Pods on a number of Nodes.
 type crowd struct{ pods, nodes int }
+
+func (c crowd) String() string { return fmt.Sprintf("%d Pods on %d Nodes", c.pods, c.nodes) }
 
 // measurement is one thing that can be measured alone.
 type measurement struct {
@@ -84,7 +123,7 @@ type measurement struct {
 func measurements() []measurement {
 	return []measurement{
 		{"reaction", reaction}, {"beside", beside}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
-		{"evaluation", evaluation}, {"ended", ended}, {"busy", busy},
+		{"evaluation", evaluation}, {"ended", ended}, {"confirmations", confirmations}, {"replicas", replicas}, {"pods", pods}, {"cleaners", crowdedCleaners},
 	}
 }
 
@@ -96,14 +135,14 @@ func names() []string {
 	return out
 }
 
-// run measures what is asked for, prints it, and writes it to a file if there is one.
-func run(ctx context.Context, s sizes, only []string, path string) (err error) {
+// run measures what is asked for, prints it, and writes it down if asked.
+func run(ctx context.Context, s sizes, only []string, write bool) (err error) {
 	r, err := newRig(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Stop()) }()
-	var figures []figure
+	var all []measured
 	for _, m := range measurements() {
 		if len(only) > 0 && !slices.Contains(only, m.name) {
 			continue
@@ -115,17 +154,10 @@ func run(ctx context.Context, s sizes, only []string, path string) (err error) {
 		for _, f := range got {
 			fmt.Println(f)
 		}
-		figures = append(figures, got...)
+		all = append(all, measured{m.name, got})
 	}
-	if path == "" {
+	if !write {
 		return nil
 	}
-	page, err := render(figures)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(path, page, 0o644); err != nil {
-		return fmt.Errorf("cannot write the figures: %w", err)
-	}
-	return nil
+	return publish(ctx, all)
 }

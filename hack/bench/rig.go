@@ -38,12 +38,21 @@ type rig struct {
 	binary   string
 	proc     *operator.Process
 	fixtures *fixtures
+	field    *field // nil until a measurement needs many Pods
 	// waiting is the status of a Cleaner that waited.
 	waiting v1alpha1.CleanerStatus
 }
 
+// neededControllers are those that the operator and its ServiceAccount need. Others would hold all Pods too, and one would delete Pods whose owners
+// nothing has made.
+func neededControllers() []string {
+	return []string{
+		"namespace-controller", "serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller", "clusterrole-aggregation-controller",
+	}
+}
+
 func newRig(ctx context.Context) (*rig, error) {
-	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr})
+	c, err := cluster.Start(ctx, cluster.Options{Log: os.Stderr, Controllers: neededControllers()})
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +94,20 @@ func (r *rig) set(ctx context.Context) error {
 	if r.audit, err = r.Witness(); err != nil {
 		return err
 	}
-	return r.run(ctx)
+	r.proc, err = r.start(ctx, "")
+	return err
 }
 
-// run runs the operator as its Deployment declares it.
-func (r *rig) run(ctx context.Context) error {
+// start runs the operator as its Deployment declares it, with further flags if need be. Several have names.
+func (r *rig) start(ctx context.Context, name string, flags ...string) (*operator.Process, error) {
 	container, err := operator.Declared(ctx, r.Cluster, operator.Deployment)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := operator.As(container)
-	o.Binary = r.binary
-	r.proc, err = operator.Run(ctx, r.Cluster, o)
-	return err
+	o.Binary, o.Name = r.binary, name
+	o.Args = append(o.Args, flags...)
+	return operator.Run(ctx, r.Cluster, o)
 }
 
 // mayReadMetrics lets the operator's ServiceAccount read its metrics.
