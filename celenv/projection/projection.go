@@ -100,6 +100,11 @@ func (p *Projection) Covers(other *Projection) bool {
 			return false
 		}
 	}
+	return p.coversByType(other)
+}
+
+// coversByType is Covers for what another Projection keeps by type.
+func (p *Projection) coversByType(other *Projection) bool {
 	for kind, wanted := range other.ByType {
 		kept, found := p.Elements, p.keepsElements()
 		if len(p.ByType) > 0 {
