@@ -141,13 +141,13 @@ func confirmations(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.fixtures.configMaps(ctx, ns, "old", s.queue, member); err != nil {
+	if err := r.fixtures.configMaps(ctx, ns, "old", s.confirming, member); err != nil {
 		return nil, err
 	}
-	if err := each(s.queue, makers, func(i int) error { return r.admin.Create(ctx, confirming(ns, i)) }); err != nil {
+	if err := each(s.confirming, makers, func(i int) error { return r.admin.Create(ctx, confirming(ns, i)) }); err != nil {
 		return nil, err
 	}
-	if err := r.fixtures.waits(ctx, ns, s.queue); err != nil {
+	if err := r.fixtures.waits(ctx, ns, s.confirming); err != nil {
 		return nil, err
 	}
 	before, err := r.requests(ns, "configmaps")
@@ -174,10 +174,10 @@ func confirmations(ctx context.Context, r *rig, s sizes) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	what := fmt.Sprintf("%d Cleaners, all due at once, that confirm the same %d Pods: ", s.queue, confirmedPods)
+	what := fmt.Sprintf("%d Cleaners, all due at once, that confirm the same %d Pods: ", s.confirming, confirmedPods)
 	return []figure{
 		{What: what + "lists of Pods", Value: fmt.Sprint(all["list pods"])},
-		{What: what + "requests for each Cleaner", Value: fmt.Sprintf("%.2f", float64(total(all))/float64(s.queue))},
+		{What: what + "requests for each Cleaner", Value: fmt.Sprintf("%.2f", float64(total(all))/float64(s.confirming))},
 		{What: what + "deletions per second", Value: fmt.Sprintf("%.0f", float64(after.deletes-before.deletes)/after.last.Sub(after.first).Seconds())},
 	}, nil
 }

@@ -111,7 +111,8 @@ func (f *field) change(ctx context.Context, rate int, d time.Duration) (float64,
 	ends := began.Add(d)
 	var written atomic.Int64
 	err := each(int(d.Seconds()*float64(rate)), makers, func(i int) error {
-		if pace.Wait(ctx) != nil || time.Now().After(ends) { // the others are not written
+		_ = pace.Wait(ctx)                              // an error says that ctx is done
+		if ctx.Err() != nil || time.Now().After(ends) { // the others are not written
 			return nil
 		}
 		pod, err := f.pod(i * 7919 % f.crowd.pods)

@@ -26,8 +26,8 @@ import (
 )
 
 func main() {
-	write := pflag.Bool("write", false, "write the figures to "+figuresFile+" as well, and what comes of them: the pages docs/performance.md and docs/scale.md, and the plots")
-	pages := pflag.Bool("pages", false, "make the pages and the plots again of the figures that are kept, and measure nothing")
+	write := pflag.Bool("write", false, "write the figures to "+figuresFile+" as well, and the page docs/performance.md of them")
+	pages := pflag.Bool("pages", false, "make the page again of the figures that are kept, and measure nothing")
 	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
 	rounds := pflag.Int("rounds", 8, "how often the operator and bare client-go are measured, by turns, half as often with many Cleaners: even, so that each begins as often")
 	only := pflag.StringSlice("only", nil, "what to measure instead of everything: "+strings.Join(names(), ", "))
@@ -41,7 +41,7 @@ func main() {
 		return
 	}
 	if *pages {
-		exitOn(publish(ctx, nil))
+		exitOn(publish(nil))
 		return
 	}
 	if *small && !pflag.CommandLine.Changed("rounds") {
@@ -69,16 +69,16 @@ func exitOn(err error) {
 
 func wholeSizes() sizes {
 	return sizes{
-		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, district: 4,
+		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, confirming: 2000, district: 4,
 		evaluated: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, ended: 5000,
 		crowds: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, busy: crowd{20_000, 1000}, cached: 50_000,
-		rates: []int{50, 100, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000},
+		rates: []int{50, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000},
 	}
 }
 
 func smallSizes() sizes {
 	return sizes{
-		reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100, district: 1,
+		reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100, confirming: 100, district: 1,
 		evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50,
 		crowds: []crowd{{200, 10}, {1000, 50}}, busy: crowd{200, 10}, cached: 1000,
 		rates: []int{50}, writes: 3 * time.Second, hosted: []int{10, 100},
@@ -96,7 +96,8 @@ type sizes struct {
 	objects        int // objects that one Cleaner deletes
 	idle, many     int // Cleaners that wait: those that are listened to for a minute, and those whose memory is measured
 
-	district int // Cleaners in each of many namespaces
+	confirming int // Cleaners that confirm the same kind at the same moment
+	district   int // Cleaners in each of many namespaces
 
 	evaluated []crowd       // what a rule is evaluated over
 	ended     int           // Pods that have ended, beyond the threshold of podgc-terminated
@@ -159,5 +160,5 @@ func run(ctx context.Context, s sizes, only []string, write bool) (err error) {
 	if !write {
 		return nil
 	}
-	return publish(ctx, all)
+	return publish(all)
 }
