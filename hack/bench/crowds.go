@@ -111,8 +111,7 @@ func (f *field) change(ctx context.Context, rate int, d time.Duration) (float64,
 	ends := began.Add(d)
 	var written atomic.Int64
 	err := each(int(d.Seconds()*float64(rate)), makers, func(i int) error {
-		_ = pace.Wait(ctx)                              // an error says that ctx is done
-		if ctx.Err() != nil || time.Now().After(ends) { // the others are not written
+		if !awaitTurn(ctx, pace) || time.Now().After(ends) { // the others are not written
 			return nil
 		}
 		pod, err := f.pod(i * 7919 % f.crowd.pods)
@@ -128,6 +127,9 @@ func (f *field) change(ctx context.Context, rate int, d time.Duration) (float64,
 	})
 	return float64(written.Load()) / time.Since(began).Seconds(), err
 }
+
+// awaitTurn waits for the next turn of a pace, and says whether there is one: none is when the context has ended.
+func awaitTurn(ctx context.Context, pace flowcontrol.RateLimiter) bool { return pace.Wait(ctx) == nil }
 
 // restart stops the operator and starts it again, and returns how long it took until it had evaluated so many Cleaners and watched all Pods. Where
 // there are more Pods than its Deployment is made for, it may use more memory.
