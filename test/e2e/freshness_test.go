@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -87,7 +88,13 @@ func TestARuleThatCountsDoesNotTrustAWatchThatLags(t *testing.T) {
 			}
 			return ""
 		})
-		l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+		l.eventually("the status is about the present spec", func() string {
+			c := l.cleaner("c")
+			if got := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); got.ObservedGeneration != c.Generation || got.Reason != v1alpha1.ReasonNothingToDo {
+				return describe(c)
+			}
+			return ""
+		})
 		switch {
 		case lists.Load() == before:
 			return
