@@ -41,6 +41,7 @@ func TestReadings(t *testing.T) {
 		"Both":             {`(pods.items + nodes.items).exists(o, o.a == "x")`, "a", "a"},
 		"Sorted":           {`pods.items.sortBy(p, p.a).first().?b.orValue(true)`, "a, b", ""},
 		"Targets in lists": {`[pods].all(nodes, nodes.items.all(p, p.a) && .nodes.items.all(n, n.b))`, "a", "b"},
+		"ConditionOfList":  {`condition({"status": {"conditions": pods.items}}, "Warning").hasValue()`, "type", ""},
 		"Unknown function": {`refs(pods, "Secret").size() > 0`, "* for conditions[0]", ""},
 		"Compared":         {`pods.items.exists(p, p == nodes.items[0])`, "* for conditions[0]", "* for conditions[0]"},
 	} {

@@ -639,7 +639,8 @@ func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
 // chargeValidation charges for reading a text, and, where it must be decoded for that, for the copy while it exists: it is not kept.
 func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String)
-	m.payCopying(int64(len(text)))
+	m.checkValueSize(int64(len(text)))
+	m.payReading(MultiplyCapped(4, int64(len(text))))
 	if !library.IsPlainJSON(string(text)) {
 		m.payCopying(measureDecoded(m, args[0]))
 	}
@@ -649,7 +650,7 @@ func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 // measureDecoded measures what a text of JSON becomes, by what begins and separates its values, and pays for reading it. Strings are parts of
 // the text, unless it has escapes, and objects with the same keys share these.
 func measureDecoded(m *Meter, v ref.Val) int64 {
-	const objectSize, listSize, partSize = 48, 64, 24
+	const objectSize, listSize, partSize = 48, 64, 32
 	text, _ := v.(types.String)
 	m.payReading(MultiplyCapped(4, int64(len(text))))
 	objects := strings.Count(string(text), "{")

@@ -207,7 +207,7 @@ func (r *jsonReader) readList(depth int) (ref.Val, error) {
 	if _, err := r.tokens.Token(); err != nil {
 		return nil, describeDecodeError(err)
 	}
-	return types.NewRefValList(types.DefaultTypeAdapter, slices.Clip(elements)), nil
+	return types.NewRefValList(types.DefaultTypeAdapter, trimValues(elements)), nil
 }
 
 // readObject reads the rest of an object.
@@ -237,11 +237,19 @@ func (r *jsonReader) readObject(depth int) (ref.Val, error) {
 	if same := r.keysOf[len(o.keys)]; slices.Equal(same, o.keys) {
 		o.keys = same
 	} else {
-		o.keys = slices.Clip(o.keys)
+		o.keys = trimValues(o.keys)
 		r.keysOf[len(o.keys)] = o.keys
 	}
-	o.values = slices.Clip(o.values)
+	o.values = trimValues(o.values)
 	return o, nil
+}
+
+// trimValues returns values without much room behind them, and without what is in it.
+func trimValues(values []ref.Val) []ref.Val {
+	if cap(values) > len(values)+len(values)/4 {
+		return append(make([]ref.Val, 0, len(values)), values...)
+	}
+	return slices.Clip(values)
 }
 
 func marshalJSON(v ref.Val) ref.Val {

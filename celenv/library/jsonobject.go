@@ -4,7 +4,6 @@
 package library
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,14 +19,18 @@ type jsonObject struct{ keys, values []ref.Val }
 
 // sort sorts the keys, and keeps the last value of each.
 func (o *jsonObject) sort() {
-	last := make(map[ref.Val]ref.Val, len(o.keys))
-	for i, key := range o.keys {
-		last[key] = o.values[i]
+	order := make([]int32, len(o.keys))
+	for i := range order {
+		order[i] = int32(i)
 	}
-	o.keys, o.values = o.keys[:0], o.values[:0]
-	for _, key := range slices.SortedFunc(maps.Keys(last), compareKeys) {
-		o.keys, o.values = append(o.keys, key), append(o.values, last[key])
+	slices.SortStableFunc(order, func(a, b int32) int { return compareKeys(o.keys[a], o.keys[b]) })
+	keys, values := make([]ref.Val, 0, len(order)), make([]ref.Val, 0, len(order))
+	for n, i := range order {
+		if n+1 == len(order) || o.keys[order[n+1]] != o.keys[i] {
+			keys, values = append(keys, o.keys[i]), append(values, o.values[i])
+		}
 	}
+	o.keys, o.values = keys, values
 }
 
 func compareKeys(a, b ref.Val) int {

@@ -203,10 +203,14 @@ func (g *graph) elementOf(p *part) *part {
 	return p.elements
 }
 
-// elementOfType returns a part of a part: the element of a list whose field type is known.
+// elementOfType returns a part of a part: the element of a list whose field type is known. Of lists that are no conditions of an object it is any
+// element: a list of objects, say, that an expression has put into a map.
 func elementOfType(g *graph, p *part, kind string) *part {
 	if p.whole {
 		return p
+	}
+	if !p.isConditions() {
+		return g.elementOf(p)
 	}
 	if p.byType[kind] == nil {
 		child := g.newPart(p, stepOfElements(p.schema))
@@ -219,6 +223,12 @@ func elementOfType(g *graph, p *part, kind string) *part {
 		p.byType[kind] = child
 	}
 	return p.byType[kind]
+}
+
+// isConditions says that a part is status.conditions of an object.
+func (p *part) isConditions() bool {
+	status := p.of
+	return p.step == formatStep("conditions") && status != nil && status.step == formatStep("status") && status.of != nil && status.of.role == roleObject
 }
 
 // entryOf returns a part of a part: the value of any key.

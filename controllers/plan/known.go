@@ -265,6 +265,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 		return p, false
 	}
 	change, next := *in, *b
+	change.Values = nil // this snapshot has no more than what has changed
 	change.base, change.Results, change.Snapshot = b, &reuse.Results{}, slices.Clone(b.targets)
 	next.targets = slices.Clone(b.targets)
 	more := make([]int, len(b.targets))

@@ -25,7 +25,13 @@ const FewValueBytes = 8 << 20
 // NewValues returns empty Values. They keep nothing that takes less than so many bytes.
 func NewValues(atLeast int64) *Values { return &Values{atLeast: atLeast} }
 
-// findFor returns the values that serve an input; nil if none do.
+// DropValues returns the input without its Values: the memory that they take is counted no longer than the pass lasts.
+func DropValues(in Input) Input {
+	in.Values = nil
+	return in
+}
+
+// findFor returns the values that serve an input, and drops the others; nil if none do.
 func (v *Values) findFor(in *Input) *celenv.Kept {
 	if v.kept == nil || v.of != in.Programs || len(v.seen) != len(in.Snapshot) {
 		return nil
@@ -36,7 +42,8 @@ func (v *Values) findFor(in *Input) *celenv.Kept {
 			changed = append(changed, in.Spec.Targets[t].Name)
 		}
 	}
-	return in.Programs.KeepWithout(v.kept, changed)
+	v.kept = in.Programs.KeepWithout(v.kept, changed)
+	return v.kept
 }
 
 // keep keeps what an evaluation of an input has found out. v may be nil.

@@ -176,7 +176,7 @@ func newOutcome(step *plan.Step, r *request, answered *unstructured.Unstructured
 	}
 	now := snapshot.FromUnstructured(step.Object.Resource, answered)
 	if r.metadataOnly {
-		now.Value = withMetadata(step.Object.Value, now.Value["metadata"])
+		now.Value, now.Assembled = withMetadata(step.Object.Value, now.Value["metadata"]), true
 	}
 	out.Now, out.Leaving = &now, now.Terminating
 	return out

@@ -253,7 +253,7 @@ func (j *judge) restoreSnapshot() observed.Snapshot {
 		}
 		for _, was := range r.Was {
 			if t := was.Target; t < len(out) && out[t].State == observed.Complete {
-				was.Object.ResourceVersion = r.Left
+				was.Object.ResourceVersion, was.Object.Assembled = r.Left, true
 				were[t] = append(were[t], was.Object)
 			}
 		}

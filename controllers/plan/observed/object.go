@@ -93,6 +93,8 @@ type Object struct {
 	// Value is the whole object as expressions read it, without managedFields: maps, slices, strings, int64, float64 and
 	// bool. It is nil where only metadata was read. Never changed.
 	Value map[string]any
+	// Assembled says that Value is of an earlier version, but for its metadata: a response had no more of this one.
+	Assembled bool
 }
 
 // Seen is an object as conditions saw it, in each of the targets among which they did. Nil: they did not.

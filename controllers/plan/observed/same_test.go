@@ -38,6 +38,8 @@ func TestHasSameObjects(t *testing.T) {
 		"AnotherVersion": {changed(func(o *Object) { o.ResourceVersion = "8" }), false},
 		"AnotherUID":     {changed(func(o *Object) { o.UID = "other" }), false},
 		"WithoutVersion": {changed(func(o *Object) { o.ResourceVersion = "" }), false},
+		"OfAnotherKind":  {changed(func(o *Object) { o.Resource.Resource = "events" }), false},
+		"Assembled":      {changed(func(o *Object) { o.Assembled = true }), false},
 		"WithoutUID":     {changed(func(o *Object) { o.UID = "" }), false},
 	} {
 		one := named("a", "b")

@@ -32,7 +32,8 @@ func (s Snapshot) LiveReads() map[Read]bool {
 	return out
 }
 
-// HasSameObjects says that another target has the same objects, each at the same version. Objects without a version are never the same.
+// HasSameObjects says that another target has the same objects, each at the same version. Objects without a version are never the same, and
+// neither are those whose Value may be of an earlier one.
 func (t *Target) HasSameObjects(other *Target) bool {
 	if t.State != other.State || len(t.Objects) != len(other.Objects) {
 		return false
@@ -42,7 +43,7 @@ func (t *Target) HasSameObjects(other *Target) bool {
 	}
 	for i := range t.Objects {
 		a, b := &t.Objects[i], &other.Objects[i]
-		if a.ResourceVersion == "" || a.ResourceVersion != b.ResourceVersion || a.UID == "" || a.UID != b.UID {
+		if a.Ref != b.Ref || a.UID == "" || a.ResourceVersion == "" || a.Assembled || b.Assembled {
 			return false
 		}
 	}
