@@ -142,7 +142,7 @@ func buildVersion1() []cel.EnvOption {
 
 // Options are what a Compiler may be told. The zero value is good.
 type Options struct {
-	// Limits bound each evaluation. Those that are zero have their default; if all are, they grow with Memory.
+	// Limits bound each evaluation. Those that are zero have their default, which grows with Memory.
 	Limits budget.Limits
 	// Memory is how many bytes the operator may use. 0: that is not known.
 	Memory int64

@@ -106,10 +106,7 @@ func (p *Projection) Covers(other *Projection) bool {
 // coversByType is Covers for what another Projection keeps by type.
 func (p *Projection) coversByType(other *Projection) bool {
 	for kind, wanted := range other.ByType {
-		kept, found := p.Elements, p.keepsElements()
-		if len(p.ByType) > 0 {
-			kept, found = p.OfType(kind)
-		}
+		kept, found := p.OfType(kind)
 		if !found || !orEmpty(kept).Covers(Merge(wanted, keepType())) {
 			return false
 		}
@@ -216,8 +213,11 @@ func keepType() *Projection {
 	return &Projection{Fields: map[string]*Projection{typeKey: {Scalar: true}}}
 }
 
-// OfType is OfElement for an element whose field type is known, where there are Projections by type.
+// OfType is OfElement for an element whose field type is known.
 func (p *Projection) OfType(kind string) (each *Projection, kept bool) {
+	if len(p.ByType) == 0 {
+		return p.Elements, p.keepsElements()
+	}
 	typed, found := p.ByType[kind]
 	if !found && !p.keepsElements() {
 		return nil, false

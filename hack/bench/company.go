@@ -31,12 +31,10 @@ func crowdedCleaners(ctx context.Context, r *rig, s sizes) (figures []figure, er
 	if err := f.grow(ctx, s.crowds[len(s.crowds)-1]); err != nil {
 		return nil, err
 	}
-	for _, name := range podgc() {
-		cc := collector(name, nil)
-		if err := r.admin.Create(ctx, cc); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, r.admin.Delete(ctx, cc)) }()
+	end, err := startPodgc(ctx, r)
+	defer func() { err = errors.Join(err, end()) }()
+	if err != nil {
+		return nil, err
 	}
 	namespaces := make([]string, hosts)
 	for i := range namespaces {

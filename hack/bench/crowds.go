@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/realistic"
@@ -31,6 +32,26 @@ const (
 // podgc are the templates that watch all Pods, and that find nothing to do among those that run.
 func podgc() []string {
 	return []string{"podgc-terminated", "podgc-out-of-service", "podgc-orphaned", "podgc-unscheduled-terminating"}
+}
+
+// startPodgc makes a ClusterCleaner of each of these templates. The caller must call end, also after an error.
+func startPodgc(ctx context.Context, r *rig) (end func() error, err error) {
+	var all []client.Object
+	end = func() error {
+		var errs []error
+		for _, cc := range all {
+			errs = append(errs, r.admin.Delete(ctx, cc))
+		}
+		return errors.Join(errs...)
+	}
+	for _, name := range podgc() {
+		cc := collector(name, nil)
+		if err := r.admin.Create(ctx, cc); err != nil {
+			return end, err
+		}
+		all = append(all, cc)
+	}
+	return end, nil
 }
 
 // field is the Pods and Nodes of a cluster that grows. They are written into etcd as an API server writes them: two cores could not create
@@ -178,12 +199,10 @@ func pods(ctx context.Context, r *rig, s sizes) (figures []figure, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range podgc() {
-		cc := collector(name, nil)
-		if err := r.admin.Create(ctx, cc); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, r.admin.Delete(ctx, cc)) }()
+	end, err := startPodgc(ctx, r)
+	defer func() { err = errors.Join(err, end()) }()
+	if err != nil {
+		return nil, err
 	}
 	for _, c := range s.crowds {
 		if err := f.grow(ctx, c); err != nil {
@@ -217,7 +236,6 @@ func crowded(ctx context.Context, r *rig) (*field, error) {
 
 // measureCrowd measures what the operator takes for the Pods that there are, and others too if asked.
 func (f *field) measureCrowd(ctx context.Context, others bool) ([]figure, error) {
-	empty := f.crowd
 	took, err := f.restart(ctx, len(podgc()))
 	if err != nil {
 		return nil, err
@@ -226,7 +244,7 @@ func (f *field) measureCrowd(ctx context.Context, others bool) ([]figure, error)
 	if err != nil {
 		return nil, err
 	}
-	x := float64(empty.pods)
+	x := float64(f.crowd.pods)
 	what := fmt.Sprintf("Four podgc templates over %s: ", f.crowd)
 	figures := []figure{
 		{What: what + "from the start of the operator until all are evaluated", Value: took.Round(100 * time.Millisecond).String()},
@@ -302,11 +320,7 @@ func countRequests(r *rig, since time.Time) (map[string]int, error) {
 		if !e.By(operator.User) || e.Verb == "watch" || e.ObjectRef == nil || e.ObjectRef.Resource == "leases" || e.RequestReceivedTimestamp.Time.Before(since) {
 			continue
 		}
-		what := e.Verb + " " + e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			what += "/" + e.ObjectRef.Subresource
-		}
-		count[what]++
+		count[nameRequest(e)]++
 	}
 	return count, nil
 }

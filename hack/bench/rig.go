@@ -171,11 +171,7 @@ func (r *rig) requests(namespace, resource string) (requests, error) {
 		if !e.By(operator.User) || e.ObjectRef == nil || e.ObjectRef.Namespace != namespace || e.Verb == "watch" {
 			continue
 		}
-		what := e.Verb + " " + e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			what += "/" + e.ObjectRef.Subresource
-		}
-		out.count[what]++
+		out.count[nameRequest(e)]++
 		if e.Verb == "delete" && e.ObjectRef.Resource == resource {
 			at := e.RequestReceivedTimestamp.Time
 			if out.first.IsZero() || at.Before(out.first) {
@@ -188,4 +184,13 @@ func (r *rig) requests(namespace, resource string) (requests, error) {
 		}
 	}
 	return out, nil
+}
+
+// nameRequest names a request about objects by verb and resource, such as patch cleaners/status.
+func nameRequest(e cluster.Event) string {
+	what := e.Verb + " " + e.ObjectRef.Resource
+	if e.ObjectRef.Subresource != "" {
+		what += "/" + e.ObjectRef.Subresource
+	}
+	return what
 }

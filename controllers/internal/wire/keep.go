@@ -69,10 +69,11 @@ func pruneElements(v reflect.Value, p *projection.Projection) {
 	}
 	left := 0
 	for i := range v.Len() {
-		each, kept := p.Elements, p.Shape || p.Elements != nil
-		if len(p.ByType) > 0 {
-			each, kept = p.OfType(typeOf(v.Index(i)))
+		kind := ""
+		if typeOf != nil {
+			kind = typeOf(v.Index(i))
 		}
+		each, kept := p.OfType(kind)
 		switch {
 		case kept:
 			pruneValue(v.Index(i), each)
