@@ -76,7 +76,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	for i, r := range p.rules {
 		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
 	}
-	if errs := p.checkReadings(b.root); len(errs) > 0 {
+	if errs := p.checkReadings(b.root, spec); len(errs) > 0 {
 		return nil, errs
 	}
 	p.footprint = s.left.UsedRoom() + b.measureFindings() + budget.MultiplyCapped(footprintOfName, int64(len(s.targets)+len(s.hidden)+len(s.variables)))

@@ -211,11 +211,11 @@ func (p *Programs) makeUsageSpec(kinds map[string]usage.Kind) *usage.Spec {
 	return spec
 }
 
-// checkReadings says that expressions read what objects are read without; nil if they do not.
-func (p *Programs) checkReadings(root *field.Path) field.ErrorList {
-	_, missing := p.readings()
+// checkReadings says that expressions read what objects are read without, also those of targets of all kinds; nil if they do not.
+func (p *Programs) checkReadings(root *field.Path, spec *v1alpha1.Work) field.ErrorList {
+	all, missing := p.readings()
 	if missing == nil {
-		return nil
+		return usage.CheckMetadata(root, spec.ListAnyKind(), all)
 	}
 	problem := missing.Tree.LocateError(&expr.Error{
 		Kind: expr.Invalid, Message: "objects are read without metadata.managedFields, so it would always be missing",

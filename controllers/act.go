@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
@@ -53,7 +54,7 @@ func (c *committer) confirmAndCommit(ctx context.Context, in plan.Input, watched
 	}
 	now := c.pass.r.clock.Now()
 	if slow := !inTime || monotime.ElapsedTime(in.Now, now) >= life.ConfirmationServes; slow && !obstacle.IsRefusal() {
-		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: takesNoAction + slowReads + "."}
+		obstacle = identity.Refusal{Reason: v1alpha1.ReasonUnconfirmed, Message: takesNoAction + passreads.SlowReads + "."}
 	}
 	if obstacle.IsRefusal() {
 		live.Verdict, live.Reason, live.Message = v1alpha1.VerdictWait, obstacle.Reason, obstacle.Message
@@ -86,8 +87,8 @@ func (c *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 		return err
 	}
 	in.Now = c.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := c.pass.reads.meterLive(c.pass.clients.Live, endOfPass(c.pass))
-	in.Snapshot = live.chargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work, in.Programs.FindReadings()))
+	live := c.pass.reads.MeterLive(c.pass.clients.Live, endOfPass(c.pass))
+	in.Snapshot = live.ChargeSeen(c.pass.assignment.Work, snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work, in.Programs.FindReadings()))
 	if err := checkMemory(c.pass.share); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
+	"github.com/vtex/cleaner/controllers/internal/anykinds"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
@@ -72,7 +73,7 @@ func (a *authority) verifyRecord(ctx context.Context) (identity.Refusal, error) 
 	case !current:
 		a.pass.store.RenewRecord(ctx)
 	}
-	if a.pass.clients, err = a.pass.r.clientsForRun(a.pass.store.Draft, &a.pass.assignment, a.pass.mem); err != nil {
+	if err := a.pass.useClients(a.pass.r.clientsForRun(a.pass.store.Draft, &a.pass.assignment, a.pass.mem)); err != nil {
 		return identity.Refusal{}, err
 	}
 	a.pass.store.RenewAuthor(ctx)
@@ -205,6 +206,9 @@ func (a *authority) findNeeded(ctx context.Context, release *observed.Release) (
 	served := make([]validation.ServedKind, len(a.pass.assignment.Work.Targets))
 	for i := range a.pass.assignment.Work.Targets {
 		r := &a.pass.assignment.Work.Targets[i].Reference
+		if r.Kind == v1alpha1.AnyKind {
+			continue
+		}
 		found, state, detail := a.pass.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
 		switch state {
 		case observed.Complete:
@@ -234,6 +238,7 @@ func (a *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 	if unknown != "" {
 		return nil, errors.New(unknown)
 	}
+	needed = append(needed, rights.ListForAllKinds(a.pass.assignment.Work)...)
 	if h := a.pass.assignment.Work.Helm; h != nil && h.Delete {
 		needed = append(needed, rights.NewRightToEverything())
 	}
@@ -286,6 +291,22 @@ func (r *CleanerReconciler) clientsForRun(c v1alpha1.Owner, a *resolvedspec.Assi
 		}
 	}
 	return r.clientsOf(account, mem)
+}
+
+// useClients has the pass read and act with clients. They read targets of all kinds as those kinds that the author and the account may clean.
+func (p *pass) useClients(set *clients.Set, err error) error {
+	if p.clients, p.kinds = set, nil; err != nil || len(p.assignment.Work.ListAnyKind()) == 0 {
+		return err
+	}
+	s := anykinds.Subjects{Cleaner: p.store.Key, Account: set.Account, Verbs: rights.ListKindVerbs(p.assignment.Work)}
+	if who, known, _ := p.r.opts.identityPolicy().FindAuthor(p.store.Ring, p.store.Stored, set.Account); known {
+		s.Author = new(identity.SubjectOfAuthor(who.Author))
+	}
+	p.kinds = p.r.kinds.Begin(s)
+	expanded := *set
+	expanded.Watched, expanded.Live = snapshot.ExpandKinds(set.Watched, p.kinds), snapshot.ExpandKinds(set.Live, p.kinds)
+	p.clients = &expanded
+	return nil
 }
 
 // clientsOf are the clients of an account. They are kept while they are the same.

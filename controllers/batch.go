@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/liveconfirm"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -193,7 +194,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 	case !inTime && b.later && b.pass.isOver():
 		return plan.Plan{}, reportedPlan{}, errOver
 	case !inTime, monotime.ElapsedTime(b.executor.in.Now, now) >= life.ConfirmationServes:
-		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+slowReads+"."
+		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, takesNoAction+passreads.SlowReads+"."
 		return plan.Plan{}, b.pass.mem.backOffReads(last, &b.pass.mem.disagreed, b.pass.retryPeriod(), now), nil
 	}
 	if len(last.Errors) == 0 { // those of items that are not of this batch
@@ -219,7 +220,7 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
 	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.pass.mem.lastNamespace)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
-	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.meterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.pass.r.clockTrust() // the reads have measured it
 		return b.pass.evaluator.computePlan(ctx, in)
 	}, b.executor.isLate)
@@ -494,7 +495,7 @@ func (r *recurrence) endTick(ctx context.Context, d plan.Plan) error {
 		return nil
 	}
 	r.pass.triggers.EndTicks()
-	r.pass.evaluator.declareInterests() // to nothing, until the next one
+	r.pass.evaluator.declareInterests(ctx) // to nothing, until the next one
 	return r.recordTick(ctx)
 }
 

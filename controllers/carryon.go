@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/liverows"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/internal/timergaps"
@@ -329,9 +330,9 @@ func (o *openRun) recheckRun(ctx context.Context) error {
 	}
 	defer o.pass.evaluator.reserveSlot(ctx)()
 	now := o.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	live := o.pass.reads.meterLive(o.pass.clients.Live, now.Add(life.ConfirmationServes))
+	live := o.pass.reads.MeterLive(o.pass.clients.Live, now.Add(life.ConfirmationServes))
 	seen := snapshot.ReadForConfirmation(ctx, live, o.pass.store.Draft.GetNamespace(), o.pass.assignment.Work, programs.FindReadings())
-	o.judgeRun(ctx, o.pass.evaluator.inputAt(programs, now, live.chargeSeen(o.pass.assignment.Work, seen)))
+	o.judgeRun(ctx, o.pass.evaluator.inputAt(programs, now, live.ChargeSeen(o.pass.assignment.Work, seen)))
 	return checkMemory(o.pass.share)
 }
 
@@ -353,7 +354,7 @@ func (o *openRun) judgeRun(ctx context.Context, in plan.Input) {
 	case refusal.IsRefusal():
 		j = life.Judgement{Why: refusal.Message}
 	case monotime.ElapsedTime(in.Now, o.pass.r.clock.Now()) >= life.ConfirmationServes:
-		j = life.Judgement{Why: slowReads}
+		j = life.Judgement{Why: passreads.SlowReads}
 	}
 	if j.Outcome != life.JudgeFailed {
 		o.pass.mem.Holds, o.pass.mem.checks, o.pass.holdsChecked = j.Plan.Holds, timergaps.Checks{}, true
@@ -437,7 +438,7 @@ func (f *rowFollower) decideChanged(ctx context.Context, c *life.Course, changed
 			}
 		}
 	}
-	if !liveconfirm.ReadLive(ctx, f.executor.pass.reads.meterMoreLive(f.executor.pass.clients.Live, endOfPass(f.executor.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, f.executor.pass.reads.MeterMoreLive(f.executor.pass.clients.Live, endOfPass(f.executor.pass)), &f.executor.in, ask, f.executor.isLate) || f.executor.isLate() {
 		f.executor.run.VoidConfirmation() // a later pass judges it again
 		clear(f.due)
 		return f.courseOfRows()

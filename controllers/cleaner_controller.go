@@ -20,6 +20,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
+	"github.com/vtex/cleaner/controllers/internal/anykinds"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -30,6 +31,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
@@ -58,6 +60,7 @@ type CleanerReconciler struct {
 	pool     *uninstallpool.Pool // of uninstalls
 	sender   *outbox.Sender
 	recorder interface{ RecordEvent(e events.Event) }
+	kinds    *anykinds.Finder
 	clock    clock.Clock
 	memories memories
 	// turns are for passes that take much memory.
@@ -138,7 +141,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 		}
 		return p.restUntil(ctx, wait.Until, err)
 	}
-	if p.clients, err = r.clientsBySpec(p.store.Draft, &p.assignment, mem); err != nil {
+	if err := p.useClients(r.clientsBySpec(p.store.Draft, &p.assignment, mem)); err != nil {
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
@@ -186,9 +189,6 @@ const (
 // takesNoAction begins a message that says why the Cleaner does not start what it has decided on.
 const takesNoAction = "The Cleaner takes no action: "
 
-// slowReads is the message when live reads took too long to act on.
-const slowReads = "evaluation and reads from the API server took too long: there are too many objects, or the expressions or the API server are slow"
-
 // errNoMemory ends a pass that may not take the memory that it needs. It is called when its turn comes.
 var errNoMemory = errors.New("another Cleaner is using the shared memory budget")
 
@@ -203,10 +203,12 @@ type pass struct {
 	assignment resolvedspec.Assignment
 	mem        *memory
 	clients    *clients.Set
+	// kinds are those that targets of all kinds stand for; nil if there are no such targets.
+	kinds *anykinds.Kinds
 	// share is what the pass takes of the memory that all passes share.
 	share *memoryquota.Share
 	// reads are those of the pass.
-	reads *passReads
+	reads *passreads.Reads
 	// wanted is the last decision for which rules were asked; nil if there was none.
 	wanted *plan.Plan
 	// holdsChecked says that what rules wait for was checked as often as it should be.
@@ -241,7 +243,7 @@ func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a
 		journal: actionlog.New(s, &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
 		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
 	}
-	p.reads = newPassReads(p.share, r.clock)
+	p.reads = passreads.New(p.share, r.clock)
 	p.evaluator, p.authority, p.openRun, p.committer, p.recurrence = &evaluator{pass: p}, &authority{p}, &openRun{p}, &committer{p}, &recurrence{p}
 	return p
 }

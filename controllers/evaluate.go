@@ -6,11 +6,8 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -26,7 +23,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // prepareEvaluation returns the compiled programs of the spec, or nil and the time of the next attempt if the Cleaner must not be evaluated now.
@@ -80,7 +76,7 @@ func (p *pass) preparePrograms(ctx context.Context) (programs *celenv.Programs, 
 func (p *pass) evaluateAndAct(ctx context.Context, programs *celenv.Programs) (ctrl.Result, error) {
 	// D. Listen, before observing: nothing may change unseen in between. E. Observe. F. Decide.
 	p.evaluator.programs = programs
-	p.evaluator.declareInterests()
+	p.evaluator.declareInterests(ctx)
 	in, decision := p.evaluator.decideOnWatched(ctx, programs)
 	if since, refused := p.share.FindWait(); refused { // it waits for its turn to take much memory; a short wait is not worth a write
 		if since >= memoryWaitShown {
@@ -166,7 +162,7 @@ func (e *evaluator) compileSpec(ctx context.Context) (*celenv.Programs, validati
 }
 
 // declareInterests registers the watches of the Cleaner: none before its ttl, and none while it is suspended.
-func (e *evaluator) declareInterests() {
+func (e *evaluator) declareInterests(ctx context.Context) {
 	ttl, err := e.pass.store.Draft.Common().TTL.Parse(0)
 	if err != nil || e.pass.store.Draft.Common().Suspend || e.pass.r.clock.Now().Add(-e.pass.r.opts.Skew.ClockAhead()).Before(e.pass.store.CreatedAt().Add(ttl)) {
 		e.dropInterests()
@@ -182,7 +178,9 @@ func (e *evaluator) declareInterests() {
 		if q.Err != nil { // validation has refused it
 			continue
 		}
-		interests = append(interests, watches.Interest{Query: q.Query, Quiet: !t.IsIncluded() || e.pass.triggers.IgnoresChanges()})
+		for _, one := range e.pass.kinds.ExpandQuery(ctx, &q.Query) {
+			interests = append(interests, watches.Interest{Query: one, Quiet: !t.IsIncluded() || e.pass.triggers.IgnoresChanges()})
+		}
 	}
 	e.pass.r.watches.SetInterests(e.pass.store.Key, interests)
 }
@@ -203,8 +201,8 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs,
 		e.pass.mem.Holds = e.pass.mem.Holds.BlindAll(since)
 	}
 	queries := e.pass.mem.makeQueries(e.pass.assignment.Version, e.pass.store.Draft.GetNamespace(), e.pass.assignment.Work, programs)
-	watched := e.pass.reads.meterWatched(e.pass.clients.Watched)
-	seen := watched.chargeSeen(e.pass.assignment.Work, queries.ReadSince(ctx, watched, since))
+	watched := e.pass.reads.MeterWatched(e.pass.clients.Watched)
+	seen := watched.ChargeSeen(e.pass.assignment.Work, queries.ReadSince(ctx, watched, since))
 	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging, in.Unseen = e.pass.mem.Lagging.ListItems(in.Snapshot, now), e.pass.mem.Overlay.ListUnseen()
 	in.Results, in.Values = e.pass.mem.ResultsOf(e.pass.assignment.Version), plan.NewValues(plan.FewValueBytes) // confirmations evaluate all items
@@ -383,7 +381,7 @@ func (e *evaluator) askAgain(d reportedPlan) time.Time {
 			}
 		}
 	}
-	again = monotime.ChooseEarlier(again, e.pass.triggers.NextTick())
+	again = monotime.ChooseEarlier(monotime.ChooseEarlier(again, e.pass.triggers.NextTick()), e.pass.kinds.NextCheck())
 	soon := e.pass.r.clock.Now().Add(rights.RetryAfter)
 	unknown := d.Reason == v1alpha1.ReasonAccessDenied || d.Reason == v1alpha1.ReasonReadFailed
 	if unknown && !e.pass.clients.Account.IsOperator() && (again.IsZero() || soon.Before(again)) {
@@ -465,95 +463,3 @@ func measureFindings(p *pass) {
 
 // keptReads is how many bytes a pass may have read, at most, for the next one to begin with what it has read.
 const keptReads = 1 << 20
-
-// seenBytes is about what an object takes among those that conditions see, for each target that selects it.
-const seenBytes = 256
-
-// passReads are the reads of a pass: what they take counts for the pass until it is read again.
-type passReads struct {
-	share         *memoryquota.Share
-	clock         clock.Clock
-	watched, live charge
-}
-
-func newPassReads(share *memoryquota.Share, c clock.Clock) *passReads {
-	return &passReads{share: share, clock: c, watched: charge{share: share}, live: charge{share: share}}
-}
-
-// meterWatched returns a Reader of what is watched. What was seen before is let go of.
-func (r *passReads) meterWatched(from snapshot.Reader) boundReader {
-	r.watched.giveBack()
-	return boundReader{from: from, memory: &r.watched}
-}
-
-// meterLive returns a Reader of what the API server says, until a moment. What was read before is let go of.
-func (r *passReads) meterLive(from snapshot.Reader, until time.Time) boundReader {
-	r.live.giveBack()
-	return r.meterMoreLive(from, until)
-}
-
-// meterMoreLive is meterLive for what is read in addition.
-func (r *passReads) meterMoreLive(from snapshot.Reader, until time.Time) boundReader {
-	return boundReader{from: from, memory: &r.live, clock: r.clock, until: until}
-}
-
-// charge is what reads take of the memory of a pass.
-type charge struct {
-	share *memoryquota.Share
-	taken atomic.Int64
-}
-
-// TakeBytes takes so many bytes more.
-func (c *charge) TakeBytes(bytes int64) error {
-	c.taken.Add(bytes)
-	return c.share.TakeBytes(bytes)
-}
-
-func (c *charge) giveBack() { _ = c.share.TakeBytes(-c.taken.Swap(0)) } // which is never refused
-
-// boundReader reads within the memory of a pass, and until a moment, if it has a clock.
-type boundReader struct {
-	from   snapshot.Reader
-	memory *charge
-	clock  clock.Clock
-	until  time.Time
-}
-
-// Read answers a query.
-func (r boundReader) Read(ctx context.Context, q snapshot.Query) observed.Target {
-	if r.clock != nil {
-		limited, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		left := r.until.Sub(r.clock.Now())
-		if left <= 0 {
-			return observed.Target{State: observed.Failed, Detail: slowReads}
-		}
-		timer := r.clock.NewTimer(left)
-		defer timer.Stop()
-		go func() {
-			select {
-			case <-timer.C():
-				cancel(context.DeadlineExceeded)
-			case <-limited.Done():
-			}
-		}()
-		ctx = limited
-	}
-	return r.from.Read(snapshot.WithMemory(ctx, r.memory), q)
-}
-
-// chargeSeen takes what decisions make of a snapshot when a target is deleted: they list all that conditions see, for each target.
-func (r boundReader) chargeSeen(work *v1alpha1.Work, s observed.Snapshot) observed.Snapshot {
-	if !slices.ContainsFunc(work.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete }) {
-		return s
-	}
-	for i := range s {
-		if !work.Targets[i].IsIncluded() {
-			continue
-		}
-		if err := r.memory.TakeBytes(int64(len(s[i].Objects)) * seenBytes); err != nil {
-			s[i] = observed.Target{State: observed.Failed, Detail: err.Error(), Resource: s[i].Resource, Namespaced: s[i].Namespaced}
-		}
-	}
-	return s
-}

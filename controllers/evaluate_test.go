@@ -13,6 +13,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -75,52 +76,6 @@ func TestReadsBeyondTheMost(t *testing.T) {
 	same(t, "requests", nil, r.pods.took())
 }
 
-// What is seen is let go of when it is looked at anew.
-func TestReadsGiveBackTheirMemory(t *testing.T) {
-	r := newRig(t, once())
-	share := r.turns.BeginPass(r.key())
-	p := newPassReads(share, r.clock)
-	q := snapshot.NewObjectQuery("Pod", "shop", "")
-	for range 10 {
-		if got := p.meterWatched(taking(r.own.Watched, memoryquota.Small/2)).Read(t.Context(), q); got.State != observed.Complete {
-			t.Fatalf("%s %s", got.State, got.Detail)
-		}
-		if got := p.meterLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q); got.State != observed.Complete {
-			t.Fatalf("%s %s", got.State, got.Detail)
-		}
-	}
-	if share.CountRead() != memoryquota.Small*3/4 {
-		t.Errorf("%d bytes are taken", share.CountRead())
-	}
-	p.meterMoreLive(taking(r.own.Live, memoryquota.Small/4), r.clock.Now().Add(passLimit)).Read(t.Context(), q)
-	if share.CountRead() != memoryquota.Small {
-		t.Errorf("with what is read in addition %d bytes are taken", share.CountRead())
-	}
-	if got := p.meterMoreLive(r.own.Live, r.clock.Now()).Read(t.Context(), q); got.State != observed.Failed || got.Detail != slowReads {
-		t.Errorf("without time it comes to %s %q", got.State, got.Detail)
-	}
-}
-
-// Targets are listed once more among what conditions see, where one is deleted: that takes memory too.
-func TestSeenObjectsTakeMemory(t *testing.T) {
-	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "a"}, {Name: "b"}, {Name: "c", IncludeWhenEvaluating: new(false)}}}
-	for deletes, want := range map[bool]int64{false: 0, true: 30 * seenBytes} {
-		r := newRig(t, once())
-		share := r.turns.BeginPass(r.key())
-		work.Targets[2].Delete = deletes
-		seen := observed.Snapshot{{Objects: make([]observed.Object, 10)}, {Objects: make([]observed.Object, 20)}, {Objects: make([]observed.Object, 40)}}
-		newPassReads(share, r.clock).meterWatched(r.own.Watched).chargeSeen(work, seen)
-		if share.CountRead() != want {
-			t.Errorf("deletes: %t: %d bytes are taken, want %d", deletes, share.CountRead(), want)
-		}
-	}
-	share := newRig(t, once()).turns.BeginPass(types.NamespacedName{Name: "c"})
-	seen := newPassReads(share, nil).meterWatched(nil).chargeSeen(work, observed.Snapshot{{State: observed.Complete, Objects: make([]observed.Object, memoryquota.Most/seenBytes+1)}, {}, {}})
-	if work.Targets[2].Delete != (seen[0].State == observed.Failed) {
-		t.Errorf("of more than the most it comes to %s", seen[0].State)
-	}
-}
-
 // A live read ends with the pass, whatever the API server does, and the status says that there was no time.
 func TestLiveReadsEndWithThePass(t *testing.T) {
 	for name, c := range map[string]*v1alpha1.Cleaner{"Once": once(), "Recurring": confirming(done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}))} {
@@ -145,7 +100,7 @@ func TestLiveReadsEndWithThePass(t *testing.T) {
 			<-began
 			r.clock.Step(passLimit)
 			<-ended
-			if e := r.cleaner().Status.LastEvaluation; e == nil || e.Reason != v1alpha1.ReasonUnconfirmed || !strings.Contains(e.Message, slowReads) {
+			if e := r.cleaner().Status.LastEvaluation; e == nil || e.Reason != v1alpha1.ReasonUnconfirmed || !strings.Contains(e.Message, passreads.SlowReads) {
 				t.Errorf("its status says %+v", e)
 			}
 			same(t, "requests", nil, r.pods.took())

@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/passreads"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
@@ -207,7 +208,7 @@ func TestAReadingHasItsTime(t *testing.T) {
 	})
 	r.own.Helm = r.newUninstaller() // which has not read the record
 	end("a pass", func() { r.pass() })
-	if c := r.cleaner(); c.Status.Run != nil || c.Status.LastEvaluation == nil || !strings.Contains(c.Status.LastEvaluation.Message, slowReads) {
+	if c := r.cleaner(); c.Status.Run != nil || c.Status.LastEvaluation == nil || !strings.Contains(c.Status.LastEvaluation.Message, passreads.SlowReads) {
 		t.Errorf("it says %+v", c.Status.LastEvaluation)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/controllers/internal/anykinds"
 	"github.com/vtex/cleaner/controllers/internal/cachedcleaners"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/contain"
@@ -41,11 +43,13 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
 	"github.com/vtex/cleaner/controllers/internal/outbox"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/skew"
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/signing"
 )
@@ -196,11 +200,15 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
+	kinds, err := newKindsFinder(config, &opts, own, identity.NewKindReviews(reviews.SubjectAccessReviews(), opts.Clock), reviews.SelfSubjectRulesReviews())
+	if err != nil {
+		return err
+	}
 	r := &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: uninstallpool.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
-		authors: authors,
+		authors: authors, kinds: kinds,
 	}
 	opts.Shards.NotifyChanges(func(changed []int) { cachedcleaners.WakeShards(context.Background(), r.client, changed, r.wake.Wake) }) //nolint:forbidigo // a cache is read
 	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool} {
@@ -243,6 +251,17 @@ func newClients(c clients.Config) (*clients.Factory, *clients.Set, error) {
 	}
 	own, err := factory.SetOf(identity.Account{})
 	return factory, own, err
+}
+
+// newKindsFinder returns what finds the kinds of targets of all kinds.
+func newKindsFinder(config *rest.Config, o *Options, own *clients.Set, reviews *identity.KindReviews, rules rights.RulesReviews) (*anykinds.Finder, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
+	}
+	return anykinds.NewFinder(anykinds.Options{
+		Namespace: o.Namespace, Kinds: served.NewDirectory(o.Clock, d), Watched: own.Watched, Reviews: reviews, Own: rules, Clock: o.Clock,
+	}), nil
 }
 
 // MetricsHandler gives the metrics of this process.

@@ -364,7 +364,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 	if len(b.executor.in.Only) == 0 {
 		return life.NewCourse(plan.Plan{})
 	}
-	if !liveconfirm.ReadLive(ctx, b.executor.pass.reads.meterMoreLive(b.executor.pass.clients.Live, endOfPass(b.executor.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
+	if !liveconfirm.ReadLive(ctx, b.executor.pass.reads.MeterMoreLive(b.executor.pass.clients.Live, endOfPass(b.executor.pass)), &b.executor.in, slices.Compact(reads), b.executor.isLate) || b.executor.isLate() {
 		b.executor.unsent = true // the next pass decides on them
 		return life.NewCourse(plan.Plan{})
 	}
@@ -385,7 +385,7 @@ func (b batchFollower) postponeChanged(_ *life.Course, changed map[types.UID]boo
 func (b *executor) readsOf(s *plan.Step) []observed.Read {
 	var out []observed.Read
 	for _, t := range b.in.Snapshot.TargetsOf(&s.Object) {
-		out = append(out, observed.Read{Target: t, Namespace: s.Object.Namespace, Name: s.Object.Name})
+		out = append(out, b.in.Snapshot.ReadOf(t, &s.Object))
 	}
 	return out
 }

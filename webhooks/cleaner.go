@@ -49,8 +49,10 @@ type validator struct {
 	compiler  *celenv.Compiler
 	options   validation.Options
 	discovery kindDiscovery
+	allKinds  allKinds
 	fields    *fieldChecker
 	reviews   rights.Reviews
+	rules     rights.RulesReviews
 	keys      signing.Keys
 	operator  *operatorIdentity
 	// extraKeys are the extra attributes of a user that are stored with the author.
@@ -213,7 +215,14 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 	case len(missing) > 0:
 		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
-	said := formatWarnings(found)
+	said, refusal, err := v.reviewAnyKinds(ctx, rights.NewSubject(req.UserInfo), req.Namespace, work)
+	switch {
+	case err != nil:
+		return denyUnavailable(err)
+	case refusal != "":
+		return denyRequest(http.StatusForbidden, metav1.StatusReasonForbidden, refusal, newStatusDetails(req))
+	}
+	said = append(said, formatWarnings(found)...)
 	if options.Template == "" { // otherwise the template's author has been warned
 		said = append(said, formatCompilerWarnings(append(programs.Warnings(), likely...), "spec.")...)
 	}
@@ -269,7 +278,7 @@ func denyMissingRights(req *admission.Request, user string, missing []rights.Rig
 	var lines []string
 	unknown, templateless := false, false
 	for i, r := range missing {
-		unknown = unknown || r.Resource == observed.AllResources && r.Verb != observed.Everything
+		unknown = unknown || r.Resource == observed.AllResources && r.Verb != observed.Everything && r.Group != observed.Everything
 		templateless = templateless || r.Verb == observed.Everything
 		if i < maxFindings {
 			lines = append(lines, fmt.Sprintf("user %q is not allowed to %s", user, r))

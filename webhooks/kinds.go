@@ -28,6 +28,9 @@ func (v *validator) findServedKinds(ctx context.Context, targets []v1alpha1.Clus
 	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
+		if r.Kind == v1alpha1.AnyKind { // each kind is reviewed by itself
+			continue
+		}
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
 		if _, ok := asked[gv]; !ok {
 			list, err := v.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())

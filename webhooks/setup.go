@@ -90,7 +90,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	hooks := webhook.NewServer(webhook.Options{}) // only counts requests; it is never started
 	v := &validator{
-		compiler: compiler, options: opts.Validation, discovery: kinds, fields: newFieldChecker(kindschemas.NewReader(kinds.RESTClient(), clock.RealClock{})), reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
+		compiler: compiler, options: opts.Validation, discovery: kinds, allKinds: kinds, rules: reviews.SelfSubjectRulesReviews(), fields: newFieldChecker(kindschemas.NewReader(kinds.RESTClient(), clock.RealClock{})), reviews: reviews.SubjectAccessReviews(), live: mgr.GetAPIReader(),
 		keys: opts.Keys, extraKeys: opts.AuthorExtraKeys, operator: &operatorIdentity{reviews: identity.SelfSubjectReviews()},
 	}
 	for path, handler := range newHandlers(v, clock.RealClock{}) {

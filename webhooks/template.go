@@ -68,7 +68,7 @@ func (v *templateValidator) Handle(ctx context.Context, req admission.Request) a
 		return denyInvalid(&req, errors)
 	}
 	warnings := append(formatWarnings(found), formatCompilerWarnings(append(programs.Warnings(), likely...), "spec.template.")...)
-	return v.reviewTemplate(ctx, &req, old, t, rights.ListRequired("", work, options), warnings)
+	return v.reviewTemplate(ctx, &req, old, t, append(rights.ListRequired("", work, options), rights.ListForAllKinds(work)...), warnings)
 }
 
 // readTemplates reads the new and the old template; old is nil if the template is created.

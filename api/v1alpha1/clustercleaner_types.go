@@ -128,6 +128,7 @@ type ClusterSecretKeyReference struct {
 // ClusterTarget is a named object, or a named set of objects of one kind, anywhere in the cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
+// +kubebuilder:validation:XValidation:rule="self.reference.kind != '*' || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="only rules act on the objects of kind: '*': remove delete and includeWhenEvaluating, and write a rule with forEach: NAME.items and actions: [{delete: {}}]"
 type ClusterTarget struct {
 	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
 	// consists of letters, digits and underscores and does not start with a digit.
@@ -197,6 +198,34 @@ type ClusterReference struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
+}
+
+// AnyKind is the kind of a reference that stands for all kinds.
+const AnyKind = "*"
+
+// IsOfAnyKind says that the target selects objects of all kinds.
+func (t *ClusterTarget) IsOfAnyKind() bool { return t.Reference.Kind == AnyKind }
+
+// ListAnyKind returns the targets that select objects of all kinds, by their names: where they stand.
+func (w *Work) ListAnyKind() map[string]int {
+	var found map[string]int
+	for i := range w.Targets {
+		if w.Targets[i].IsOfAnyKind() {
+			if found == nil {
+				found = map[string]int{}
+			}
+			found[w.Targets[i].Name] = i
+		}
+	}
+	return found
+}
+
+// ListAnnotations returns the keys of annotations: an object must have one of them. Nil if it need not.
+func (r *Reference) ListAnnotations() []string {
+	if r.HasAnnotation != "" {
+		return []string{r.HasAnnotation}
+	}
+	return r.HasAnyAnnotation
 }
 
 // IsIncluded says whether expressions see the target.

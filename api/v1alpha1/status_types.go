@@ -69,6 +69,11 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	Findings []Finding `json:"findings,omitempty"`
 
+	// The kinds that a target of kind "*" skips: those that the operator, the author or the ServiceAccount is not allowed to
+	// list and delete, and those that cannot be read. Nothing is done to their objects.
+	// +optional
+	SkippedKinds *SkippedKinds `json:"skippedKinds,omitempty"`
+
 	// How many items of each rule each step has left out, in the order of the rules. Written together with the rest of
 	// the status: if only these numbers change, the status keeps the earlier ones. Without rules, or while the rules are
 	// not evaluated, there are none.
@@ -122,6 +127,39 @@ type CleanerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Signature string `json:"signature,omitempty"`
+}
+
+// SkippedKinds are the kinds that targets of kind "*" skip.
+type SkippedKinds struct {
+	// How many kinds are skipped.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=9007199254740991
+	Count int64 `json:"count"`
+
+	// The first 20 of them, each as <resource> or <resource>.<group>, with the reason.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=20
+	Kinds []SkippedKind `json:"kinds,omitempty"`
+}
+
+// SkippedKind is a kind that a target of kind "*" skips.
+type SkippedKind struct {
+	// The name of the target.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Target string `json:"target"`
+
+	// The resource, as <resource> or <resource>.<group>.
+	// +required
+	// +kubebuilder:validation:MaxLength=320
+	Kind string `json:"kind"`
+
+	// Why it is skipped.
+	// +required
+	// +kubebuilder:validation:MaxLength=256
+	Reason string `json:"reason"`
 }
 
 // Verdict is the decision of an evaluation.

@@ -76,6 +76,15 @@ type ServedKind struct {
 	Resource string
 	// Namespaced means that its objects are in namespaces.
 	Namespaced bool
+	// Kinds are those that a target of kind "*" stands for, where that is known.
+	Kinds []NamedResource
+}
+
+// NamedResource is a resource that an API server serves.
+type NamedResource struct {
+	Group, Resource string
+	// Namespaced means that its objects are in namespaces.
+	Namespaced bool
 }
 
 // Validate returns the mistakes in the spec of a Cleaner or a ClusterCleaner, with its template expanded if it has one. It never

@@ -72,6 +72,7 @@ func findVariable(variables []v1alpha1.Variable, name string) int {
 
 // checkRules checks the rules below root.
 func checkRules(f *Findings, spec *v1alpha1.Work, root *field.Path, o Options) {
+	checkAnyKindUse(f, spec, root)
 	p := root.Child("rules")
 	if len(spec.Rules) > maxRules {
 		f.addError(p, fmt.Sprintf("has %d entries; at most %d are allowed: write another %s", len(spec.Rules), maxRules, ownerKind(spec)))

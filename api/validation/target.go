@@ -114,6 +114,11 @@ func checkReference(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	if v1alpha1.ListsByRequester(r.APIGroup) {
 		f.addError(p.Child("apiGroup"), fmt.Sprintf("the API server of %s lists only what the requesting user may see, and would list everything to the operator: select kind Namespace of version v1 instead, without apiGroup", r.APIGroup))
 	}
+	if r.Kind == v1alpha1.AnyKind {
+		checkAnyKind(f, r, p)
+		return
+	}
+	checkOneKind(f, r, p)
 	if !dnsLabel.MatchString(r.Version) {
 		f.addError(p.Child("version"), fmt.Sprintf("%q is not an API version: write the version alone, such as v1, and the group in apiGroup", r.Version))
 	}
@@ -179,7 +184,7 @@ func checkFieldSelector(f *Findings, text string, p *field.Path) {
 
 // checkServed warns if the kind is not served: the target waits until it is, or is null until then.
 func checkServed(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, s ServedKind, p *field.Path) {
-	if s.Resource != "" {
+	if s.Resource != "" || t.IsOfAnyKind() {
 		return
 	}
 	gv, until := schema.GroupVersion{Group: t.Reference.APIGroup, Version: t.Reference.Version}, fmt.Sprintf("and the %s waits until it does", ownerKind(spec))
@@ -191,6 +196,10 @@ func checkServed(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, s 
 
 // checkDeletion checks whether the objects of a target may be deleted, as far as its kind and reference tell.
 func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, k kindInfo, p *field.Path, o Options) {
+	if t.IsOfAnyKind() && (t.Delete || !t.IsIncluded()) {
+		f.addError(p, "only rules act on the objects of kind \"*\": remove delete and includeWhenEvaluating, and write a rule with forEach: "+t.Name+".items and actions: [{delete: {}}]")
+		return
+	}
 	if !t.Delete {
 		return
 	}

@@ -110,6 +110,7 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 			out.Printf("%s\t%s\t%s\n", h.Key, h.Rule, formatTime(h.Until.Time))
 		}
 	}
+	printSkippedKinds(out, p, s.SkippedKinds)
 	if len(s.Findings) > 0 {
 		out.Printf("%s", p.FormatHeading("FINDING", "COUNT", "ITEMS", "MESSAGE"))
 		for _, f := range s.Findings {
@@ -126,6 +127,20 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 	}
 	if n := s.NextScheduledEvaluation; n != nil {
 		out.Printf("\nNext: %s\n", formatTime(n.Time))
+	}
+}
+
+// printSkippedKinds prints which kinds targets of kind "*" skip.
+func printSkippedKinds(out output.Screen, p output.Painter, skipped *v1alpha1.SkippedKinds) {
+	if skipped == nil {
+		return
+	}
+	out.Printf("%s", p.FormatHeading("SKIPPED KIND", "TARGET", "WHY"))
+	for _, k := range skipped.Kinds {
+		out.Printf("%s\t%s\t%s\n", k.Kind, k.Target, k.Reason)
+	}
+	if more := skipped.Count - int64(len(skipped.Kinds)); more > 0 {
+		out.Printf("and %d more\n", more)
 	}
 }
 

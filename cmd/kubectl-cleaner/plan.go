@@ -140,7 +140,7 @@ func (p *planCommand) planOne(ctx context.Context, c *manifests.Cleaner, m plann
 		return nil, err
 	}
 	computed := d.ComputePlan(ctx, world)
-	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: c.FormatWarnings(), counts: p.flags.counts}
+	s := &planView{plan: &computed, owner: d.BuildOwner(), kind: ownerKind(c.Owner), at: m.At, warnings: append(c.FormatWarnings(), planning.DescribeSkipped(ctx, world, c.Owner.GetNamespace(), c.Work)...), counts: p.flags.counts}
 	if c.Work.Mode == v1alpha1.ModeDryRun && len(computed.Steps) > 0 {
 		s.addNote("spec.mode", "Mode is DryRun: none of these steps would be carried out.")
 	}

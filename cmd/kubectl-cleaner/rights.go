@@ -149,7 +149,7 @@ func (r *rightsCommand) loadCleaners(ctx context.Context) ([]*manifests.Cleaner,
 func (r *rightsCommand) makeRoles(c *manifests.Cleaner, account rbacv1.Subject) ([]any, error) {
 	served := r.served(c.Work.Targets)
 	for i := range served {
-		if served[i].Resource == "" {
+		if served[i].Resource == "" && !c.Work.Targets[i].IsOfAnyKind() {
 			t := &c.Work.Targets[i]
 			return nil, fmt.Errorf("target %q of %s: the resource of kind %s is unknown: use --live, or --crds with its definition", t.Name, c.Owner.GetName(), t.Reference.Kind)
 		}
@@ -159,7 +159,8 @@ func (r *rightsCommand) makeRoles(c *manifests.Cleaner, account rbacv1.Subject) 
 		account = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: cmp.Or(a.Namespace, namespace), Name: a.Name}
 	}
 	byScope := map[string][]rights.Right{} // by namespace; empty for the cluster
-	for _, one := range rights.ListRequired(namespace, c.Work, validation.Options{AllowProtectedKinds: r.allowedKinds, Served: served}) {
+	options := validation.Options{AllowProtectedKinds: r.allowedKinds, Served: served}
+	for _, one := range slices.Concat(rights.ListRequired(namespace, c.Work, options), rights.ListKindRights(namespace, c.Work, options)) {
 		if one.Verb != "impersonate" { // the account does not impersonate itself, and the operator is bound for that elsewhere
 			byScope[one.Namespace] = append(byScope[one.Namespace], one)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/api/validation"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/cmd/internal/protectedkinds"
+	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/cluster"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/output"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -250,6 +251,10 @@ func findServedKinds(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) 
 	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
+		if targets[i].IsOfAnyKind() {
+			out[i].Kinds = cluster.NameKinds(world.ListKinds(), &targets[i])
+			continue
+		}
 		gvr, namespaced := world.FindResource(schema.GroupVersion{Group: r.APIGroup, Version: r.Version}, r.Kind)
 		out[i] = validation.ServedKind{Resource: gvr.Resource, Namespaced: namespaced}
 	}

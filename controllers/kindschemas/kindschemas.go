@@ -43,7 +43,7 @@ func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTar
 	var failed []string
 	for i := range targets {
 		t := &targets[i]
-		if !t.IsIncluded() {
+		if !t.IsIncluded() || t.IsOfAnyKind() {
 			continue
 		}
 		r := &t.Reference

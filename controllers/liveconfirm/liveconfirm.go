@@ -161,7 +161,7 @@ func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snaps
 		}
 		return a
 	}
-	found, matches, state, detail := snapshot.ReadObject(ctx, r, in.Owner.Namespace, t, read.Namespace, read.Name)
+	found, matches, state, detail := snapshot.ReadSeen(ctx, r, in.Owner.Namespace, t, read)
 	switch {
 	case state != observed.Complete:
 		a.failed, a.problem = true, detail

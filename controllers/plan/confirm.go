@@ -235,7 +235,7 @@ func (r confirming) actionReads(a *acting) []observed.Read {
 		if r.rule.Actions[d.action].Object == "" || d.object == nil || a.object != nil && d.object.Identify() == a.object.Identify() {
 			continue
 		}
-		out = append(out, observed.Read{Target: d.target, Namespace: d.object.Namespace, Name: d.object.Name})
+		out = append(out, r.in.Snapshot.ReadOf(d.target, d.object))
 	}
 	return out
 }

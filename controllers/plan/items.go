@@ -34,16 +34,13 @@ func (in *Input) findObject(value map[string]any) (*observed.Object, int) {
 		if target.State != observed.Complete || !in.Spec.Targets[t].IsIncluded() {
 			continue
 		}
-		i, ok := observed.SearchObject(target.Objects, namespace, name)
-		if !ok {
-			continue
-		}
-		o := &target.Objects[i]
-		if isSameMap(o.Value, value) { // in another target it may be at another version
-			return o, t
-		}
-		if found == nil && o.StandsFor(value) {
-			found, at = o, t
+		named := observed.ListNamed(target.Objects, namespace, name)
+		for i := range named {
+			if o := &named[i]; isSameMap(o.Value, value) { // in another target it may be at another version
+				return o, t
+			} else if found == nil && o.StandsFor(value) {
+				found, at = o, t
+			}
 		}
 	}
 	return found, at
@@ -226,6 +223,9 @@ func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Er
 	}
 	if action.Evict != nil && d.object.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) {
 		return d, r.makeError(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
+	}
+	if r.in.Spec.Targets[d.target].IsOfAnyKind() && action.Delete == nil && action.Report == nil { // no other right was reviewed
+		return d, r.makeError(fmt.Sprintf("actions[%d]", i), `only delete and report act on objects of a target of kind "*"`, "use a target of one kind")
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
 		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts only in its own namespace",

@@ -73,6 +73,9 @@ func selectsRecords(targets []v1alpha1.ClusterTarget) bool {
 	selects := false
 	for i := range targets {
 		r := &targets[i].Reference
+		if targets[i].IsOfAnyKind() {
+			return false
+		}
 		if r.APIGroup != "" || !strings.EqualFold(r.Kind, "secret") && !strings.EqualFold(r.Kind, "secrets") {
 			continue
 		}

@@ -1153,3 +1153,53 @@ func TestRuleCounts(t *testing.T) {
 		t.Errorf("counts of rules that are not evaluated: %v", p.ListCounts())
 	}
 }
+
+// Rules act on objects of a target of all kinds only in ways that are reviewed for each kind, also where an expression makes up the object.
+func TestOnlyDeletesActOnObjectsOfAllKinds(t *testing.T) {
+	const made = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}}`
+	patch := patches(`{"metadata": {"labels": {"x": "y"}}}`)
+	byObject := patch
+	byObject.Object = made
+	for name, tc := range map[string]struct {
+		forEach string
+		action  v1alpha1.RuleAction
+		steps   int
+	}{
+		"Delete":          {"pods.items", deletes(), 1},
+		"Report":          {"pods.items", v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}}, 1},
+		"DeleteMade":      {"[" + made + "]", deletes(), 1},
+		"Evict":           {"pods.items", v1alpha1.RuleAction{Evict: &v1alpha1.EvictAction{}}, 0},
+		"RemoveFinalizer": {"pods.items", v1alpha1.RuleAction{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{Name: "example.com/a"}}, 0},
+		"Patch":           {"pods.items", patch, 0},
+		"PatchMade":       {"[" + made + "]", patch, 0},
+		"PatchByObject":   {"nodes.items", byObject, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.ForEach, r.Actions = tc.forEach, []v1alpha1.RuleAction{tc.action} }))
+			work.Targets[0].Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind, HasAnnotation: "x"}}
+			in := over(t, work, held(p("a"), "example.com/a"))
+			in.Snapshot[0].Kinds = []observed.KindState{{Resource: pods, State: observed.Complete}}
+			got := ComputePlan(t.Context(), in)
+			if len(got.Steps) != tc.steps {
+				t.Errorf("steps: %v, errors: %+v", shorts(got.Steps), got.Errors)
+			}
+			if tc.steps == 0 && (len(got.Errors) != 1 || !strings.Contains(got.Errors[0].Message, "only delete and report act on objects of a target of kind")) {
+				t.Errorf("errors: %+v", got.Errors)
+			}
+		})
+	}
+}
+
+// A target of all kinds selects the records of Helm releases by chance only: then no record is deleted, whatever other targets select.
+func TestNoRecordGoesByATargetOfAllKinds(t *testing.T) {
+	record := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", releaseSecretPrefix+"web.v1", "owner=helm", "status=superseded")
+	ofType := target("records", "Secret", func(t *v1alpha1.ClusterTarget) { t.Reference.FieldSelector = "type=" + releaseSecretType })
+	work := &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{ofType}}
+	if because := (Protection{}).ForSpec(work).ForbidsDelete(&record); because != "" {
+		t.Fatalf("by its type alone it does not go: %s", because)
+	}
+	work.Targets = append(work.Targets, v1alpha1.ClusterTarget{Name: "all", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}}})
+	if because := (Protection{}).ForSpec(work).ForbidsDelete(&record); because == "" {
+		t.Error("it goes by a target of all kinds too")
+	}
+}

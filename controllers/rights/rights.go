@@ -91,6 +91,9 @@ func listTargetsRights(namespace string, spec *v1alpha1.Work, served []validatio
 	}
 	var all []Right
 	for u := range uses {
+		if spec.Targets[u.target].IsOfAnyKind() { // each kind is reviewed by itself, and skipped if it is denied
+			continue
+		}
 		all = append(all, listTargetRights(namespace, spec, u, served, spread <= maxSpread)...)
 	}
 	return all

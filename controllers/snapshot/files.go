@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
@@ -136,9 +137,12 @@ func (s *Objects) SortObjects() error {
 }
 
 // Read answers a query. It must not be called before SortObjects.
-func (s *Objects) Read(_ context.Context, q Query) observed.Target {
+func (s *Objects) Read(ctx context.Context, q Query) observed.Target {
 	if !s.sorted {
 		return observed.Target{State: observed.Unsynced, Detail: "waiting for the first list of the objects"}
+	}
+	if q.Kind == v1alpha1.AnyKind {
+		return q.ReadKinds(ctx, s, anykind.SelectKinds(s.ListKinds(), q.Request()), nil)
 	}
 	gv := schema.GroupVersion{Group: q.Group, Version: q.Version}
 	gvr, namespaced := s.FindResource(gv, q.Kind)
@@ -176,6 +180,9 @@ func (s *Objects) Read(_ context.Context, q Query) observed.Target {
 			return t
 		case !selected:
 			continue
+		case q.OfAnyKind:
+			o.Annotations = q.Annotations
+			o.Value = metadataOf.ApplyToMap(o.Value)
 		case q.MetadataOnly:
 			o.Value = nil
 		}
@@ -187,7 +194,7 @@ func (s *Objects) Read(_ context.Context, q Query) observed.Target {
 // matchObject says whether a query selects an object of its namespaces. It errs on one that the query may select, and needs more of than is
 // known.
 func (s *Objects) matchObject(q *Query, l FieldLabels, o *observed.Object) (selected bool, err error) {
-	if (q.Name != "" && q.Name != o.Name) || !q.Labels.Matches(labels.Set(o.Labels)) {
+	if (q.Name != "" && q.Name != o.Name) || !q.Labels.Matches(labels.Set(o.Labels)) || !hasAnnotation(o, q.Annotations) {
 		return false, nil
 	}
 	unread := s.unread[o.UID]

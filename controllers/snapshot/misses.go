@@ -54,6 +54,9 @@ func (s *Objects) FindMiss(q *Query, o *observed.Object) string {
 	if miss := findLabelMiss("labels", q.Labels, o.Labels); miss != "" {
 		return miss
 	}
+	if !hasAnnotation(o, q.Annotations) {
+		return shortenMiss("annotations: it has none of " + q.Annotations)
+	}
 	l := s.fieldLabels[o.Resource]
 	for _, one := range q.Fields.Requirements() {
 		if value := l.readValue(one.Field, o); (value == one.Value) == (one.Operator == selection.NotEquals) {

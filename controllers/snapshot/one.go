@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
@@ -24,18 +25,34 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	if err != nil {
 		return nil, false, observed.Failed, err.Error()
 	}
+	return q.readObject(ctx, r, owner, t, namespace, name)
+}
+
+// ReadSeen is ReadObject for the read of an object that was seen: in a target of all kinds the read says which kind it has.
+func ReadSeen(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, read observed.Read) (found *observed.Object, matches bool, state observed.TargetState, detail string) {
+	q, err := NewQuery(owner, t)
+	if err != nil {
+		return nil, false, observed.Failed, err.Error()
+	}
+	if q.OfAnyKind {
+		q = q.OfKind(&anykind.Kind{GroupVersionResource: read.Resource, Kind: read.Resource.Resource})
+	}
+	return q.readObject(ctx, r, owner, t, read.Namespace, read.Name)
+}
+
+func (q *Query) readObject(ctx context.Context, r Reader, owner string, t *v1alpha1.ClusterTarget, namespace, name string) (found *observed.Object, matches bool, state observed.TargetState, detail string) {
 	if name == "" {
 		return nil, false, observed.Failed, fmt.Sprintf("target %q is asked for an object without a name", t.Name)
 	}
 	if q.excludesObject(owner, namespace, name) {
 		return nil, false, observed.Complete, ""
 	}
-	one := q
+	one := *q
 	one.Name, one.Namespaces, one.Labels, one.Fields = name, Namespaces{}, labels.Everything(), fields.Everything()
 	if owner == "" {
 		one.Namespace = namespace
 	}
-	seen, selected := readSelected(ctx, r, one, &q)
+	seen, selected := readSelected(ctx, r, one, q)
 	if seen.State != observed.Complete {
 		return nil, false, seen.State, seen.Detail
 	}
@@ -50,7 +67,7 @@ func ReadObject(ctx context.Context, r Reader, owner string, t *v1alpha1.Cluster
 	if !matches || !seen.Namespaced || q.Namespaces.SelectsAll() {
 		return found, matches, observed.Complete, ""
 	}
-	if matches, state, detail = readNamespaceMatch(ctx, r, &q, found.Namespace); state != observed.Complete {
+	if matches, state, detail = readNamespaceMatch(ctx, r, q, found.Namespace); state != observed.Complete {
 		return nil, false, state, detail
 	}
 	return found, matches, observed.Complete, ""

@@ -80,7 +80,7 @@ func (qs Queries) KeepReadings(spec *v1alpha1.Work, readings map[string]usage.Re
 func (qs Queries) MergeReads() *projection.Projection {
 	var merged *projection.Projection
 	for i := range qs {
-		if !qs[i].MetadataOnly {
+		if !qs[i].MetadataOnly || qs[i].OfAnyKind {
 			merged = projection.Merge(merged, qs[i].Reads.Projection())
 		}
 	}

@@ -40,6 +40,12 @@ type Query struct {
 	Namespaces Namespaces
 	// Name asks for one object. Empty: for all that match.
 	Name string
+	// OfAnyKind says that the target selects objects of all kinds: metadata alone is read, and the Value of an object has that. Kind is then
+	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. ExceptKinds are left out.
+	OfAnyKind   bool
+	ExceptKinds []string
+	// Annotations are keys of annotations, sorted and joined by commas: if OfAnyKind, the objects must have one of them. Empty: they need none.
+	Annotations string
 	// Labels and Fields must match. Never nil.
 	Labels labels.Selector
 	Fields fields.Selector
@@ -181,7 +187,8 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		Group: t.Reference.APIGroup, Version: t.Reference.Version, Kind: t.Reference.Kind,
 		Namespace: namespace, Name: t.Reference.Name,
 		Labels: labels.Everything(), Fields: fields.Everything(),
-		MetadataOnly: !t.IsIncluded(),
+		MetadataOnly: !t.IsIncluded() || t.IsOfAnyKind(),
+		OfAnyKind:    t.IsOfAnyKind(), ExceptKinds: t.Reference.ExcludeKinds, Annotations: joinKeys(t.Reference.ListAnnotations()),
 	}
 	var err error
 	if err = q.setNamespaces(&t.Reference); err != nil {

@@ -73,6 +73,10 @@ targets:
     kind: Pod
     matchLabels: {a: b}
     matchExpressions: [{key: a, operator: In, values: [b]}]
+- name: c
+  reference: {kind: "*", hasAnnotation: a/b, excludeKinds: [secrets]}
+- name: d
+  reference: {kind: "*", hasAnyAnnotation: [a/b, c]}
 `
 	fullClusterTargets = `
 targets:
@@ -90,6 +94,10 @@ targets:
     namespaces: [a]
     namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
     excludeNamespaces: [b]
+- name: c
+  reference: {kind: "*", hasAnnotation: a/b, excludeKinds: [secrets]}
+- name: d
+  reference: {kind: "*", hasAnyAnnotation: [a/b, c]}
 `
 	fullBody = `
 variables: [{name: a, expression: "1"}]
@@ -155,6 +163,7 @@ lastEvaluation:
   withheld: [{object: a, because: a}]
 lastScheduleTime: "2026-01-02T03:04:05Z"
 pending: [{rule: a, key: a, until: "2026-01-02T03:04:05Z"}]
+skippedKinds: {count: 2, kinds: [{target: c, kind: secrets, reason: denied}]}
 ruleCounts: [{rule: a, items: 9, matched: 8, kept: 1, spared: 1, waiting: 1, protected: 1, shadowed: 1, deferred: 1, errors: 1, acted: 1}]
 findings: [{rule: a, count: 1, items: [a], message: a}]
 counters: {acted: 1, failed: 1}

@@ -109,7 +109,7 @@ func (s SortedObjects) ReadInto(t observed.Target, q *snapshot.Query) observed.T
 				t.At = nil
 			}
 		}
-		if q.MetadataOnly {
+		if q.MetadataOnly && !q.OfAnyKind {
 			t.Objects[n].Value, t.Objects[n].Content = nil, 0
 		}
 	}

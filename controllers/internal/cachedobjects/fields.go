@@ -35,7 +35,7 @@ func QueryMatches(q snapshot.Query, o, namespace *observed.Object) bool {
 // matchesResolved is QueryMatches for a kind whose scope and field labels are known. It ignores the labels of the object's namespace. A
 // cluster-scoped object is in every namespace.
 func matchesResolved(q *snapshot.Query, namespaced bool, f snapshot.FieldLabels, o *observed.Object) bool {
-	return (q.Name == "" || q.Name == o.Name) &&
+	return (q.Name == "" || q.Name == o.Name) && (q.Annotations == "" || q.Annotations == o.Annotations) &&
 		(!namespaced || (q.Namespace == "" || q.Namespace == o.Namespace) && q.Namespaces.MatchesName(o.Namespace)) &&
 		q.Labels.Matches(labels.Set(o.Labels)) &&
 		(q.Fields.Empty() || f.MatchesObject(q.Fields, o))

@@ -25,6 +25,8 @@ type Object struct {
 	observed.Object
 	// LoadValue returns the Value of a whole object that is held without it.
 	LoadValue func() (map[string]any, error)
+	// LeftOut says that a filter does not select it: an informer with that filter does not hold it.
+	LeftOut bool
 	// Large objects are too large to compare their fields at each change.
 	Large bool
 	// Bytes is about how much memory it takes, besides what it shares with others. Who stores it may add to it before.

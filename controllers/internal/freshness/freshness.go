@@ -305,6 +305,9 @@ type Reader struct{ Proven, Live snapshot.Reader }
 
 // Read answers a query with what there was at a moment after it was called.
 func (r Reader) Read(ctx context.Context, q snapshot.Query) observed.Target {
+	if q.OfAnyKind { // its watches hold what a filter selects, and a list of that is short
+		return r.Live.Read(ctx, q)
+	}
 	if t := r.Proven.Read(ctx, q); t.State == observed.Complete {
 		return t
 	}

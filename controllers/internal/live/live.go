@@ -147,6 +147,13 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 	if err != nil {
 		return nil, err
 	}
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok && q.OfAnyKind {
+		o, selected, err := cachedobjects.FilterOf(&q).ConvertSelected(res.GVR, res.Kind, m)
+		if err != nil || !selected {
+			return nil, err
+		}
+		return []observed.Object{o}, nil
+	}
 	o, err := cachedobjects.ConvertObject(res.GVR, obj)
 	if err != nil {
 		return nil, err
@@ -186,6 +193,13 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		if m, err := meta.Accessor(item); err != nil || !q.Namespaces.MatchesName(m.GetNamespace()) {
+			return err
+		}
+		if m, ok := item.(*metav1.PartialObjectMetadata); ok && q.OfAnyKind {
+			o, selected, err := cachedobjects.FilterOf(&q).ConvertSelected(res.GVR, res.Kind, m)
+			if selected {
+				objects = append(objects, o)
+			}
 			return err
 		}
 		o, err := cachedobjects.ConvertObject(res.GVR, item)

@@ -64,6 +64,7 @@ func (r Report) SetEvaluated(in plan.Input, d plan.Plan) {
 		r.SetCondition(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
 	}
 	r.setTargets(in, d)
+	setSkippedKinds(r, in.Snapshot)
 	switch {
 	case d.Reason == v1alpha1.ReasonEvaluationFailed:
 		r.SetCondition(v1alpha1.ConditionEvaluated, metav1.ConditionFalse, d.Reason, d.Message)

@@ -419,3 +419,25 @@ func TestFirstError(t *testing.T) {
 		}
 	}
 }
+
+// A status names the first kinds that targets of all kinds skip, counts all, and keeps them while a target is being read again.
+func TestSkippedKinds(t *testing.T) {
+	r := newTestReport(t, staying())
+	seen := observed.Snapshot{{State: observed.Complete, Kinds: []observed.KindState{{State: observed.Complete}}}}
+	for n := range 30 {
+		seen[0].Kinds = append(seen[0].Kinds, observed.KindState{Resource: schema.GroupVersionResource{Group: "example.com", Resource: fmt.Sprint("r", n)}, State: observed.Forbidden, Detail: strings.Repeat("no ", 200)})
+	}
+	setSkippedKinds(r, seen)
+	got := r.Of.Draft.State().SkippedKinds
+	if got == nil || got.Count != 30 || len(got.Kinds) != maxSkipped || got.Kinds[0].Kind != "r0.example.com" || got.Kinds[0].Target != "pods" || len(got.Kinds[0].Reason) > maxReason {
+		t.Fatalf("it says %+v", got)
+	}
+	setSkippedKinds(r, observed.Snapshot{{State: observed.Unsynced, Kinds: seen[0].Kinds}})
+	if r.Of.Draft.State().SkippedKinds != got {
+		t.Error("it forgets them while the target is read")
+	}
+	setSkippedKinds(r, observed.Snapshot{{State: observed.Complete, Kinds: seen[0].Kinds[:1]}})
+	if r.Of.Draft.State().SkippedKinds != nil {
+		t.Errorf("without any it says %+v", r.Of.Draft.State().SkippedKinds)
+	}
+}

@@ -206,7 +206,7 @@ func (l coverage) mergeWith(other coverage) coverage {
 // checkCoverageIn says how far what a query asks for in a namespace is known.
 func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage {
 	full := snapshot.NeedsValue(q.Fields) || !q.MetadataOnly
-	for key, more := r.widestScope(namespace), true; more; key, more = r.narrowScope(key, namespace, q.Name) {
+	for key, more := r.widestScope(q, namespace), true; more; key, more = r.narrowScope(key, namespace, q.Name) {
 		s := r.scopes[key]
 		switch {
 		case s == nil || s.access == unchecked:

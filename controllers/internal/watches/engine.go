@@ -267,7 +267,7 @@ func digestQuery(q *snapshot.Query) [sha256.Size]byte {
 	if n.Labels != nil {
 		fmt.Fprintf(h, " %x", snapshot.CompileSelector(n.Labels).Digest())
 	}
-	fmt.Fprintf(h, " %s %x", q.Fields, q.Reads.Digest())
+	fmt.Fprintf(h, " %s %x %t %s", q.Fields, q.Reads.Digest(), q.OfAnyKind, q.Annotations)
 	return [sha256.Size]byte(h.Sum(nil))
 }
 

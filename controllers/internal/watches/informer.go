@@ -306,6 +306,7 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
 	gvr := s.resource.GVR
 	narrow := func(o metav1.ListOptions) metav1.ListOptions {
+		o.LabelSelector = s.filter.Labels
 		if s.name != "" {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
 		}
@@ -439,7 +440,8 @@ func (s *store) makeObject(obj any) (*cachedobjects.Object, error) {
 	if made, ok := obj.(*cachedobjects.Object); ok { // by Transformer
 		return made, nil
 	}
-	o, err := cachedobjects.NewObject(s.informer.scope.resource.GVR, obj, s.reads)
+	r := &s.informer.scope.resource.Resource
+	o, err := s.informer.scope.filter.NewObject(r.GVR, r.Kind, obj, s.reads)
 	if err != nil {
 		return nil, err
 	}
@@ -463,7 +465,12 @@ func (s *store) Update(obj any) error {
 	s.feeds.mu.Lock()
 	defer s.feeds.unlockAndWake()
 	s.informer.loading.Store(0)
-	if !s.informer.stopped {
+	switch {
+	case s.informer.stopped:
+	case o.LeftOut:
+		s.informer.changed = cachedobjects.ChooseLater(s.informer.changed, o.ResourceVersion)
+		s.feeds.removeObject(s.informer, o.Namespace, o.Name)
+	default:
 		s.feeds.storeObject(s.informer, o)
 	}
 	return nil
@@ -487,13 +494,15 @@ func (s *store) Delete(obj any) error {
 // Replace replaces all objects. Those that are not in the list are gone.
 func (s *store) Replace(list []any, version string) error {
 	i := s.informer
-	objects := make([]*cachedobjects.Object, len(list))
-	for n, obj := range list {
+	objects := make([]*cachedobjects.Object, 0, len(list))
+	for _, obj := range list {
 		o, err := s.makeObject(obj)
 		if err != nil {
 			return err
 		}
-		objects[n] = o
+		if !o.LeftOut {
+			objects = append(objects, o)
+		}
 	}
 	s.feeds.replaceObjects(i, objects, version)
 	widening{s.feeds}.takeOver(i)

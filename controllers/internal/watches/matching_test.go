@@ -347,7 +347,7 @@ func TestNobodyIsMissed(t *testing.T) {
 			e.SetInterests(o, interests(wanted[o]...))
 			delete(expected, o) // what it wants now, it reads now
 		case 2, 3:
-			k := scopeKey{[]string{"a", "b"}[random.IntN(2)], fmt.Sprint("p", random.IntN(4))}
+			k := scopeKey{namespace: []string{"a", "b"}[random.IntN(2)], name: fmt.Sprint("p", random.IntN(4))}
 			before := objects[k]
 			if before != nil && random.IntN(3) == 0 {
 				note(before, nil)

@@ -65,7 +65,7 @@ func TestNamesThatMayNotBeWatchedTakeLittle(t *testing.T) {
 			e.mu.RLock()
 			defer e.mu.RUnlock()
 			for _, r := range e.catalog.resources {
-				if s := r.scopes[scopeKey{"a", name}]; s != nil {
+				if s := r.scopes[scopeKey{namespace: "a", name: name}]; s != nil {
 					return true
 				}
 			}

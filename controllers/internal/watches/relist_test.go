@@ -78,7 +78,7 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 		for n := range 30 {
 			o := podOf(string(rune('a'+random.IntN(4))), fmt.Sprint("p", n%15), manyLabels(maxGroupedLabels+random.IntN(2)))
 			o.ResourceVersion = fmt.Sprint(random.IntN(2))
-			k := scopeKey{o.Namespace, o.Name}
+			k := scopeKey{namespace: o.Namespace, name: o.Name}
 			if random.IntN(2) == 0 || want[k] != nil {
 				continue
 			}
@@ -105,7 +105,7 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 		for namespace, s := range l.objects {
 			count += s.CountObjects()
 			for _, o := range s.AppendTo(nil) {
-				if o.Namespace != namespace || s.Get(o.Namespace, o.Name) != want[scopeKey{o.Namespace, o.Name}] {
+				if o.Namespace != namespace || s.Get(o.Namespace, o.Name) != want[scopeKey{namespace: o.Namespace, name: o.Name}] {
 					t.Fatalf("%s/%s is another one", o.Namespace, o.Name)
 				}
 				if len(o.Labels) > maxGroupedLabels {

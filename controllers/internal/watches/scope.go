@@ -13,15 +13,20 @@ import (
 
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
-// scopeKey is a part of a resource: all of it, a namespace, or one object.
-type scopeKey struct{ namespace, name string }
+// scopeKey is a part of a resource: all of it, a namespace, or one object; and of these all, or those that a filter selects.
+type scopeKey struct {
+	namespace, name string
+	filter          cachedobjects.Filter
+}
 
 // access is what the operator may do with a scope.
 type access int
@@ -124,11 +129,13 @@ func (s *scope) dropWant(w *want) (last bool) {
 
 // widestScope returns the widest scope that is watched for what is asked for in a namespace. Secrets and ConfigMaps are watched in the
 // namespaces only that Cleaners ask for: what they hold is large, or concerns no other namespace. Of other kinds, one watch serves all namespaces.
-func (r *resource) widestScope(namespace string) scopeKey {
+// What a filter selects is watched for itself.
+func (r *resource) widestScope(q *snapshot.Query, namespace string) scopeKey {
+	k := scopeKey{filter: cachedobjects.FilterOf(q)}
 	if r.Namespaced && r.GVR.Group == "" && (r.GVR.Resource == "secrets" || r.GVR.Resource == "configmaps") {
-		return scopeKey{namespace: namespace}
+		k.namespace = namespace
 	}
-	return scopeKey{}
+	return k
 }
 
 // narrowScope returns the next smaller scope that has what is asked for in a namespace.
@@ -137,9 +144,9 @@ func (r *resource) narrowScope(k scopeKey, namespace, name string) (scopeKey, bo
 	case k.name != "":
 		return k, false
 	case r.Namespaced && k.namespace == "":
-		return scopeKey{namespace: namespace}, namespace != ""
+		return scopeKey{namespace: namespace, filter: k.filter}, namespace != ""
 	default:
-		return scopeKey{namespace: k.namespace, name: name}, name != ""
+		return scopeKey{namespace: k.namespace, name: name, filter: k.filter}, name != ""
 	}
 }
 
@@ -158,7 +165,7 @@ func (p *placement) placeWant(w *want) {
 	r := w.kind.resource
 	var scopes []*scope
 	for _, namespace := range r.namespacesFor(&w.query) {
-		for k, more := r.widestScope(namespace), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
+		for k, more := r.widestScope(&w.query, namespace), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
 			s := r.scopes[k]
 			if s == nil {
 				s = p.newScope(r, k)

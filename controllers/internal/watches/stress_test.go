@@ -70,7 +70,7 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 			return o
 		}
 		key := func() scopeKey {
-			return scopeKey{[]string{"a", "b", "c"}[random.IntN(3)], fmt.Sprint("p", random.IntN(30))}
+			return scopeKey{namespace: []string{"a", "b", "c"}[random.IntN(3)], name: fmt.Sprint("p", random.IntN(30))}
 		}
 		for step := 0; time.Now().Before(end); step++ {
 			next := state{}

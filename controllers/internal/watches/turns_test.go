@@ -35,10 +35,10 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 			s.access = denied
 			scopes, asked := []*scope{}, map[*scope]int{}
 			for n := range tc.names {
-				scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{"a", fmt.Sprint("p", n)}, "a"))
+				scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{namespace: "a", name: fmt.Sprint("p", n)}, "a"))
 			}
-			scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{"b", "p"}, "b"))
-			wide := newScopeOf(placementOf(e), s.resource, scopeKey{"a", ""}, "a")
+			scopes = append(scopes, newScopeOf(placementOf(e), s.resource, scopeKey{namespace: "b", name: "p"}, "b"))
+			wide := newScopeOf(placementOf(e), s.resource, scopeKey{namespace: "a"}, "a")
 			of := 0
 			for range minutes * 60 {
 				for _, s := range append(scopes, wide) {
@@ -75,7 +75,7 @@ func TestWhoLeavesTakesNoTurn(t *testing.T) {
 	e.retryEvery = 30 * time.Second
 	for edit := range 180 { // once a second, each time 64 names
 		for n := range 64 {
-			w := &want{owner: owner("c"), scopes: []*scope{p.newScope(s.resource, scopeKey{"a", fmt.Sprintf("p-%d-%d", edit, n)})}}
+			w := &want{owner: owner("c"), scopes: []*scope{p.newScope(s.resource, scopeKey{namespace: "a", name: fmt.Sprintf("p-%d-%d", edit, n)})}}
 			x := w.scopes[0]
 			x.addWant(w)
 			p.mayCheckAccess(x)
@@ -83,7 +83,7 @@ func TestWhoLeavesTakesNoTurn(t *testing.T) {
 		}
 		clock.Step(time.Second)
 	}
-	victim := newScopeOf(p, s.resource, scopeKey{"a", "victim"}, "a")
+	victim := newScopeOf(p, s.resource, scopeKey{namespace: "a", name: "victim"}, "a")
 	for second := 0; !p.mayCheckAccess(victim); second++ {
 		if second > nameturns.AtOnce {
 			t.Fatal("it waits for names that are gone")
@@ -128,7 +128,7 @@ func TestANameIsAskedForByWhoeverHasATurn(t *testing.T) {
 				return w
 			}
 			ask := func(n int) bool {
-				x := r.scopes[scopeKey{above.namespace, fmt.Sprint("p", n)}]
+				x := r.scopes[scopeKey{namespace: above.namespace, name: fmt.Sprint("p", n)}]
 				return !x.alarm.due.After(clock.Now()) && p.mayCheckAccess(x)
 			}
 			for n := range names {
@@ -160,12 +160,12 @@ func TestWhoDropsANameLeavesItsLine(t *testing.T) {
 	p.names = nameturns.New[*scope](30 * time.Second)
 	for _, namespace := range []string{"a", "b"} {
 		for n := range nameturns.AtOnce {
-			if !p.mayCheckAccess(newScopeOf(p, s.resource, scopeKey{namespace, fmt.Sprint(n)}, namespace)) {
+			if !p.mayCheckAccess(newScopeOf(p, s.resource, scopeKey{namespace: namespace, name: fmt.Sprint(n)}, namespace)) {
 				t.Fatalf("name %d of %s waits", n, namespace)
 			}
 		}
 	}
-	x := newScopeOf(p, s.resource, scopeKey{"a", "p"}, "b")
+	x := newScopeOf(p, s.resource, scopeKey{namespace: "a", name: "p"}, "b")
 	first := &want{owner: owner("c"), scopes: []*scope{x}}
 	if !x.addWant(first) || x.addWant(first) || !x.addWant(&want{owner: owner("d"), scopes: []*scope{x}}) {
 		t.Error("only the first want of a Cleaner is its first one")

@@ -107,16 +107,14 @@ func (a Acted) OverlaySnapshot(s observed.Snapshot) observed.Snapshot {
 	out, shown, complete := slices.Clone(s), map[types.UID]bool{}, map[schema.GroupVersionResource]bool{}
 	resolved := true // it is known which resources the targets are about
 	for t := range s {
-		resolved = resolved && s[t].Resource.Resource != ""
+		resolved = resolved && (s[t].Resource.Resource != "" || s[t].Kinds != nil)
 		if s[t].State != observed.Complete {
 			if _, known := complete[s[t].Resource]; known || s[t].Resource.Resource != "" {
 				complete[s[t].Resource] = false
 			}
 			continue
 		}
-		if _, known := complete[s[t].Resource]; !known {
-			complete[s[t].Resource] = true
-		}
+		noteComplete(&s[t], complete)
 		out[t].Objects, out[t].At = a.overlayObjects(s[t].Objects, shown), nil
 	}
 	maps.DeleteFunc(a, func(uid types.UID, e ActedOn) bool {
@@ -124,6 +122,15 @@ func (a Acted) OverlaySnapshot(s observed.Snapshot) observed.Snapshot {
 		return !shown[uid] && (known || !wanted && resolved)
 	})
 	return out
+}
+
+// noteComplete notes the resources whose objects a target shows all, unless another target does not.
+func noteComplete(t *observed.Target, complete map[schema.GroupVersionResource]bool) {
+	for _, r := range t.ListResources() {
+		if _, known := complete[r]; !known {
+			complete[r] = true
+		}
+	}
 }
 
 // overlayObjects is OverlaySnapshot for the objects of one target. It notes which entries are newer than the objects.

@@ -37,6 +37,11 @@ func CompareNames(a, b *Ref) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
+// CompareRefs orders objects of several resources by their names, and those of one name by their resources.
+func CompareRefs(a, b *Ref) int {
+	return cmp.Or(CompareNames(a, b), strings.Compare(a.Resource.Group, b.Resource.Group), strings.Compare(a.Resource.Resource, b.Resource.Resource))
+}
+
 // ResourceName writes a resource as people and rows read it: "<resource>.<group>/<version>", or "pods/v1" in the core
 // group.
 func ResourceName(r schema.GroupVersionResource) string {
@@ -81,6 +86,8 @@ type Object struct {
 
 	// Labels are the object's labels, for selectors. Never changed.
 	Labels map[string]string
+	// Annotations are the keys of the annotations by one of which the object was selected, joined by commas; empty: by none.
+	Annotations string
 	// Protected says that the object carries the protecting label or annotation.
 	Protected bool
 	// Terminating says that the object has a deletionTimestamp.
@@ -157,7 +164,10 @@ type Target struct {
 	Resource schema.GroupVersionResource
 	// Namespaced says whether the resource lives in namespaces. Meaningful when Resource is set.
 	Namespaced bool
-	// Objects are ordered by namespace and name. At most one, when the reference has a name.
+	// Kinds are what is known of each kind, of a target of all kinds; nil: it is of one. Objects are then those of the kinds that are Complete, and
+	// Resource is empty.
+	Kinds []KindState
+	// Objects are ordered by namespace and name, and then by resource. At most one, when the reference has a name.
 	Objects []Object
 	// At stands for what the objects were when they were read, so that a later read can say what has changed since: only who read them knows
 	// more of it. Nil: no read can say that.
@@ -177,6 +187,38 @@ type Change struct {
 	Before uint64
 	// Now is the object; nil: it is not among the objects now.
 	Now *Object
+}
+
+// KindState says how far the objects of one kind are known, of a target of all kinds.
+type KindState struct {
+	Resource schema.GroupVersionResource
+	State    TargetState
+	// Detail says what is wrong, for people, when the State is not Complete.
+	Detail string
+}
+
+// ListSkipped lists the kinds that the target leaves out, though it selects them.
+func (t *Target) ListSkipped() (skipped []KindState) {
+	for _, k := range t.Kinds {
+		if k.State != Complete {
+			skipped = append(skipped, k)
+		}
+	}
+	return skipped
+}
+
+// ListResources lists the resources whose objects are all known or, of a target of one kind, its own.
+func (t *Target) ListResources() []schema.GroupVersionResource {
+	if t.Kinds == nil {
+		return []schema.GroupVersionResource{t.Resource}
+	}
+	var all []schema.GroupVersionResource
+	for _, k := range t.Kinds {
+		if k.State == Complete {
+			all = append(all, k.Resource)
+		}
+	}
+	return all
 }
 
 // EachObject goes through the objects of the target, by their UIDs.

@@ -311,3 +311,61 @@ func TestIsChange(t *testing.T) {
 		}
 	}
 }
+
+// twoKinds is a target of all kinds, with objects of two kinds that have one name.
+func twoKinds() Target {
+	object := func(resource, name string) Object {
+		return Object{Ref: Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespace: "n", Name: name, UID: types.UID(resource + name)}}
+	}
+	return Target{
+		State: Complete, Objects: []Object{object("configmaps", "a"), object("configmaps", "b"), object("secrets", "b"), object("secrets", "c")},
+		Kinds: []KindState{
+			{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, State: Complete}, {Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, State: Complete},
+			{Resource: schema.GroupVersionResource{Resource: "pods"}, State: Forbidden, Detail: "no"},
+		},
+	}
+}
+
+// Objects of one name are told apart by their kinds.
+func TestObjectsOfSeveralKinds(t *testing.T) {
+	s := Snapshot{twoKinds(), {State: Complete, Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Objects: twoKinds().Objects[2:]}}
+	for n, want := range [][]int{{0}, {0}, {0, 1}, {0, 1}} {
+		if got := s.TargetsOf(&s[0].Objects[n]); !slices.Equal(got, want) {
+			t.Errorf("%s is in %v, want %v", s[0].Objects[n], got, want)
+		}
+	}
+	if got := ListNamed(s[0].Objects, "n", "b"); len(got) != 2 || len(ListNamed(s[0].Objects, "n", "x")) != 0 {
+		t.Errorf("of b there are %v", got)
+	}
+	secret := s[0].Objects[2]
+	if r := s.ReadOf(1, &secret); r != (Read{Target: 1, Namespace: "n", Name: "b"}) {
+		t.Errorf("of one kind it is read as %+v", r)
+	}
+	read := s.ReadOf(0, &secret)
+	if read.Resource.Resource != "secrets" {
+		t.Errorf("of all kinds it is read as %+v", read)
+	}
+	now := secret
+	now.ResourceVersion = "2"
+	config := s.ReadOf(0, &s[0].Objects[1])
+	got := s.WithLive(map[Read]*Object{read: &now, config: nil})[0].Objects
+	if len(got) != 3 || got[0].Name != "a" || got[1].ResourceVersion != "2" || got[1].Resource.Resource != "secrets" || got[2].Name != "c" {
+		t.Errorf("with what is live: %v", got)
+	}
+	skipped, resources := s[0].ListSkipped(), s[0].ListResources()
+	if len(skipped) != 1 || skipped[0].Detail != "no" || len(resources) != 2 || len(s[1].ListResources()) != 1 || s[1].ListSkipped() != nil {
+		t.Errorf("skipped are %v, and known %v", skipped, resources)
+	}
+}
+
+// Objects of one name are in the order of their kinds: group first.
+func TestCompareRefs(t *testing.T) {
+	ref := func(group, resource, name string) Ref {
+		return Ref{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, Namespace: "n", Name: name}
+	}
+	refs := []Ref{ref("apps", "a", "x"), ref("", "b", "x"), ref("", "a", "y"), ref("", "a", "x")}
+	slices.SortFunc(refs, func(a, b Ref) int { return CompareRefs(&a, &b) })
+	if want := []Ref{ref("", "a", "x"), ref("", "b", "x"), ref("apps", "a", "x"), ref("", "a", "y")}; !slices.Equal(refs, want) {
+		t.Errorf("got %v", refs)
+	}
+}

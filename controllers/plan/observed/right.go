@@ -42,6 +42,8 @@ func (r Right) String() string {
 	switch gr := (schema.GroupResource{Group: r.Group, Resource: r.Resource}); {
 	case r.Resource != AllResources:
 		fmt.Fprintf(&b, "%s %s", r.Verb, gr)
+	case r.Group == Everything:
+		fmt.Fprintf(&b, "%s all resources of all groups", r.Verb)
 	case r.Group == "":
 		fmt.Fprintf(&b, "%s all resources of the core group", r.Verb)
 	default:

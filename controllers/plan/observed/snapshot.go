@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Read is a live read that a decision depends on.
@@ -16,6 +18,8 @@ type Read struct {
 	Target int
 	// Namespace and Name are those of the object.
 	Namespace, Name string
+	// Resource is that of the object, in a target of all kinds. Empty in others.
+	Resource schema.GroupVersionResource
 	// All says that the whole target is read, whatever it is: then there is no name.
 	All bool
 }
@@ -59,7 +63,7 @@ func (s Snapshot) WithLive(found map[Read]*Object) Snapshot {
 		return s
 	}
 	reads := slices.SortedFunc(maps.Keys(found), func(a, b Read) int {
-		return cmp.Or(cmp.Compare(a.Target, b.Target), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Target, b.Target), CompareRefs(a.ref(), b.ref()))
 	})
 	out := slices.Clone(s)
 	for len(reads) > 0 {
@@ -86,7 +90,7 @@ func (s Snapshot) WithTarget(target int, t Target) Snapshot {
 func overlayReads(objects []Object, reads []Read, found map[Read]*Object) []Object {
 	out := make([]Object, 0, len(objects)+len(reads))
 	for _, r := range reads {
-		n, there := SearchObject(objects, r.Namespace, r.Name)
+		n, there := searchRead(objects, r)
 		out = append(out, objects[:n]...)
 		objects = objects[n:]
 		if there {
@@ -97,6 +101,35 @@ func overlayReads(objects []Object, reads []Read, found map[Read]*Object) []Obje
 		}
 	}
 	return append(out, objects...)
+}
+
+// ReadOf is the read of an object that stands in a target.
+func (s Snapshot) ReadOf(target int, o *Object) Read {
+	r := Read{Target: target, Namespace: o.Namespace, Name: o.Name}
+	if s[target].Kinds != nil {
+		r.Resource = o.Resource
+	}
+	return r
+}
+
+func (r Read) ref() *Ref { return &Ref{Resource: r.Resource, Namespace: r.Namespace, Name: r.Name} }
+
+// searchRead finds the place of the object of a read.
+func searchRead(objects []Object, r Read) (int, bool) {
+	if r.Resource.Resource == "" {
+		return SearchObject(objects, r.Namespace, r.Name)
+	}
+	return slices.BinarySearchFunc(objects, r.ref(), func(o Object, of *Ref) int { return CompareRefs(&o.Ref, of) })
+}
+
+// ListNamed returns the objects of a name: of a target of all kinds there may be several.
+func ListNamed(objects []Object, namespace, name string) []Object {
+	n, _ := SearchObject(objects, namespace, name)
+	end := n
+	for end < len(objects) && objects[end].Namespace == namespace && objects[end].Name == name {
+		end++
+	}
+	return objects[n:end]
 }
 
 // SearchObject finds the place of an object in the order of a target, and says whether it is there.
@@ -110,7 +143,7 @@ func SearchObject(objects []Object, namespace, name string) (int, bool) {
 func (s Snapshot) TargetsOf(o *Object) []int {
 	var out []int
 	for t := range s {
-		if n, there := SearchObject(s[t].Objects, o.Namespace, o.Name); there && s[t].Objects[n].Identify() == o.Identify() {
+		if slices.ContainsFunc(ListNamed(s[t].Objects, o.Namespace, o.Name), func(other Object) bool { return other.Identify() == o.Identify() }) {
 			out = append(out, t)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/utils/clock"
@@ -40,6 +41,7 @@ type Client struct {
 	Schemas kindschemas.Source
 
 	discovery discovery.DiscoveryInterface
+	metadata  metadata.Interface
 	// resourceLists caches the served resources by group and version; nil if none are served.
 	resourceLists map[schema.GroupVersion]*metav1.APIResourceList
 }
@@ -52,6 +54,9 @@ func NewClient(config *rest.Config) (*Client, error) {
 		return nil, err
 	}
 	c.Schemas = kindschemas.NewReader(c.discovery.RESTClient(), clock.RealClock{})
+	if c.metadata, err = metadata.NewForConfig(config); err != nil {
+		return nil, err
+	}
 	c.Dynamic, err = dynamic.NewForConfig(config)
 	return c, err
 }
@@ -77,6 +82,14 @@ func (c *Client) FindServedKinds(targets []v1alpha1.ClusterTarget) ([]validation
 	out := make([]validation.ServedKind, len(targets))
 	for i := range targets {
 		r := &targets[i].Reference
+		if targets[i].IsOfAnyKind() {
+			kinds, err := c.listKinds()
+			if err != nil {
+				return nil, err
+			}
+			out[i].Kinds = NameKinds(kinds, &targets[i])
+			continue
+		}
 		list, err := c.listResources(schema.GroupVersion{Group: r.APIGroup, Version: r.Version})
 		if err != nil {
 			return nil, err
@@ -97,6 +110,9 @@ func (c *Client) FetchObjects(ctx context.Context, of *manifests.Cleaner, shown 
 	var kinds []schema.GroupVersionKind
 	for i := range of.Work.Targets {
 		r := &of.Work.Targets[i].Reference
+		if of.Work.Targets[i].IsOfAnyKind() {
+			continue
+		}
 		kinds = append(kinds, schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind})
 		if r.NamespaceSelector != nil {
 			kinds = append(kinds, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
@@ -128,6 +144,9 @@ func (c *Client) FetchObjects(ctx context.Context, of *manifests.Cleaner, shown 
 		if err := c.addObjects(ctx, world, of, gvr, r.Namespaced, shown); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.addAnyKinds(ctx, world, of, done, shown); err != nil {
+		return nil, err
 	}
 	return world, world.SortObjects()
 }

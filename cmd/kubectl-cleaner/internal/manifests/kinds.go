@@ -22,7 +22,7 @@ func AddBuiltinKinds(objects *snapshot.Objects) {
 	known := scheme.Scheme
 	for gvk := range known.AllKnownTypes() {
 		list := gvk.GroupVersion().WithKind(gvk.Kind + "List")
-		if gvk.Version == runtime.APIVersionInternal || !known.Recognizes(list) {
+		if gvk.Version == runtime.APIVersionInternal || !known.Recognizes(list) || gvk.Kind == "APIGroup" { // which discovery alone serves
 			continue
 		}
 		objects.AddKind(gvk.GroupVersion(), guessResource(gvk, !validation.IsClusterScoped(gvk.Group, gvk.Kind)))

@@ -6,6 +6,8 @@ package planning
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -55,6 +57,31 @@ func (d Decision) ComputePlan(ctx context.Context, r snapshot.Reader) plan.Plan 
 	p := applySchedule(liveconfirm.DecideToShow(ctx, r, in, first, plan.ComputePlan), d.Cleaner.Work, d.Times.At)
 	CheckPatches(ctx, d.Cleaner.Schemas, d.Cleaner.Work, &p)
 	return p
+}
+
+// maxSkipped is how many of the kinds that a target skips are named.
+const maxSkipped = 10
+
+// DescribeSkipped says which kinds the targets of kind "*" of a Cleaner skip, in a sentence for each target.
+func DescribeSkipped(ctx context.Context, r snapshot.Reader, namespace string, work *v1alpha1.Work) (sentences []string) {
+	if len(work.ListAnyKind()) == 0 {
+		return nil
+	}
+	for i, seen := range snapshot.ReadTargets(ctx, r, namespace, work) {
+		skipped := seen.ListSkipped()
+		if len(skipped) == 0 {
+			continue
+		}
+		var names []string
+		for _, k := range skipped[:min(len(skipped), maxSkipped)] {
+			names = append(names, k.Resource.GroupResource().String())
+		}
+		if more := len(skipped) - maxSkipped; more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		sentences = append(sentences, fmt.Sprintf("target %q skips %d kinds that cannot be read: %s", work.Targets[i].Name, len(skipped), strings.Join(names, ", ")))
+	}
+	return sentences
 }
 
 // MakeInput returns what a plan of the reader's objects is made from. No `for` timer has begun.

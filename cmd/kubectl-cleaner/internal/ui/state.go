@@ -281,6 +281,12 @@ func describeReference(r *v1alpha1.ClusterReference) string {
 	if selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: r.MatchLabels, MatchExpressions: r.MatchExpressions}); len(r.MatchLabels)+len(r.MatchExpressions) > 0 {
 		parts = append(parts, "with labels "+selector)
 	}
+	if keys := r.ListAnnotations(); len(keys) > 0 {
+		parts = append(parts, "with annotation "+strings.Join(keys, " or "))
+	}
+	if len(r.ExcludeKinds) > 0 {
+		parts = append(parts, "except kinds "+strings.Join(r.ExcludeKinds, ", "))
+	}
 	if r.FieldSelector != "" {
 		parts = append(parts, "with fields "+r.FieldSelector)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/planning"
+	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -195,6 +196,9 @@ func (x *explaining) explainTargets(ctx context.Context, owner string) {
 
 // findTargetMiss says why a target does not have the object; empty if it has.
 func (x *explaining) findTargetMiss(owner string, t *v1alpha1.ClusterTarget, seen *observed.Target) string {
+	if t.IsOfAnyKind() && x.known {
+		return x.findAnyKindMiss(owner, t)
+	}
 	of, _ := x.world.FindResource(schema.GroupVersion{Group: t.Reference.APIGroup, Version: t.Reference.Version}, t.Reference.Kind)
 	q, err := snapshot.NewQuery(owner, t)
 	switch {
@@ -209,6 +213,26 @@ func (x *explaining) findTargetMiss(owner string, t *v1alpha1.ClusterTarget, see
 	default:
 		return x.world.FindMiss(&q, x.object)
 	}
+}
+
+// findAnyKindMiss is findTargetMiss for a target of kind "*".
+func (x *explaining) findAnyKindMiss(owner string, t *v1alpha1.ClusterTarget) string {
+	q, err := snapshot.NewQuery(owner, t)
+	if err != nil {
+		return err.Error()
+	}
+	meant := slices.ContainsFunc(anykind.SelectKinds(x.world.ListKinds(), q.Request()), func(k anykind.Kind) bool {
+		return k.GroupResource() == x.kind.resource.GroupResource()
+	})
+	switch {
+	case !meant:
+		return fmt.Sprintf("kind: it leaves out %s", x.kind.resource.GroupResource())
+	case x.isUnreadable():
+		return x.world.FindFailure(x.kind.resource.GroupResource())
+	case x.object == nil:
+		return fmt.Sprintf("namespace: a Cleaner sees only its own namespace %s", owner)
+	}
+	return x.world.FindMiss(&q, x.object)
 }
 
 // explainRules says what each rule makes of the object.

@@ -62,11 +62,33 @@ type kind struct {
 func (n Name) resolveKind(world *snapshot.Objects, targets []v1alpha1.ClusterTarget) (of kind, known bool, err error) {
 	for i := range targets {
 		r := &targets[i].Reference
+		if targets[i].IsOfAnyKind() {
+			if of, known, err = n.addAnyKind(world, of, known); err != nil {
+				return kind{}, false, err
+			}
+			continue
+		}
 		gv := schema.GroupVersion{Group: r.APIGroup, Version: r.Version}
 		resource, namespaced := world.FindResource(gv, r.Kind)
 		meant, _ := world.FindResource(gv, world.ResolveShortName(gv, n.Kind))
 		switch {
 		case resource.Resource == "" || meant != resource || n.Grouped && n.Group != r.APIGroup:
+		case known && of.resource.GroupResource() != resource.GroupResource():
+			return kind{}, false, fmt.Errorf("%s can be %s or %s: write KIND.GROUP", n.Kind, of.resource.GroupResource(), resource.GroupResource())
+		default:
+			of, known = kind{resource, namespaced}, true
+		}
+	}
+	return of, known, nil
+}
+
+// addAnyKind finds the kind of the object among all that targets of kind "*" may select, besides the one that is known.
+func (n Name) addAnyKind(world *snapshot.Objects, of kind, known bool) (kind, bool, error) {
+	for _, k := range world.ListKinds() {
+		gv := k.GroupVersion()
+		resource, namespaced := world.FindResource(gv, world.ResolveShortName(gv, n.Kind))
+		switch {
+		case resource != k.GroupVersionResource || n.Grouped && n.Group != k.Group:
 		case known && of.resource.GroupResource() != resource.GroupResource():
 			return kind{}, false, fmt.Errorf("%s can be %s or %s: write KIND.GROUP", n.Kind, of.resource.GroupResource(), resource.GroupResource())
 		default:

@@ -1,0 +1,157 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package anykind says which kinds a target of kind "*" stands for: of those that an API server serves, the ones that the target and the rights
+// of those who act leave over, and which are skipped and why.
+//
+// It is pure: others ask the API server what it serves and who may do what.
+package anykind
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/protection"
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// MaxKinds is how many kinds the targets of one Cleaner stand for at most: its author's rights are reviewed for two verbs of each, which makes
+// 512 reviews.
+const MaxKinds = 256
+
+// Kind is a kind that an API server serves.
+type Kind struct {
+	schema.GroupVersionResource
+	// Kind is the kind as the API server writes it.
+	Kind string
+	// Namespaced is true if its objects have namespaces.
+	Namespaced bool
+}
+
+// Skipped is a kind that a target leaves out although it selects it.
+type Skipped struct {
+	schema.GroupResource
+	// Reason says why, for people.
+	Reason string
+}
+
+// Request is what a target of kind "*" asks for.
+type Request struct {
+	// Exclude are the kinds that the spec leaves out, as it writes them.
+	Exclude []string
+	// NamespacedOnly leaves out cluster-scoped kinds: a Cleaner deletes only in its own namespace, and a target that selects namespaces only in
+	// those.
+	NamespacedOnly bool
+}
+
+// NewRequest returns what a target asks for, of a ClusterCleaner or of a Cleaner.
+func NewRequest(t *v1alpha1.ClusterTarget, cluster bool) Request {
+	r := &t.Reference
+	return Request{Exclude: r.ExcludeKinds, NamespacedOnly: !cluster || r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil}
+}
+
+// ListKinds returns the kinds of lists of resources that can be listed, watched and deleted, in order: of each resource, the first version that
+// is listed. What is never cleaned by kind is not among them.
+func ListKinds(lists []*metav1.APIResourceList) (kinds []Kind) {
+	known := map[schema.GroupResource]bool{}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for i := range list.APIResources {
+			r := &list.APIResources[i]
+			gvr := gv.WithResource(r.Name)
+			if known[gvr.GroupResource()] || strings.Contains(r.Name, "/") || !hasVerbs(r) || isNeverMeant(gvr.GroupResource()) {
+				continue
+			}
+			known[gvr.GroupResource()] = true
+			kinds = append(kinds, Kind{GroupVersionResource: gvr, Kind: r.Kind, Namespaced: r.Namespaced})
+		}
+	}
+	slices.SortFunc(kinds, func(a, b Kind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return kinds
+}
+
+// hasVerbs reports whether the objects of a resource can be listed, watched and deleted.
+func hasVerbs(r *metav1.APIResource) bool {
+	return !slices.ContainsFunc([]string{"list", "watch", "delete"}, func(verb string) bool { return !slices.Contains(r.Verbs, verb) })
+}
+
+// isNeverMeant says that no target of kind "*" selects objects of a resource: a cluster depends on them, or they are many, change all the time,
+// and are the work of controllers, which copy labels to them.
+func isNeverMeant(r schema.GroupResource) bool {
+	switch r {
+	case schema.GroupResource{Resource: "events"}, schema.GroupResource{Group: "events.k8s.io", Resource: "events"},
+		schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"},
+		schema.GroupResource{Resource: "endpoints"}, schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}:
+		return true
+	}
+	return protection.IsProtected(r) || v1alpha1.ListsByRequester(r.Group)
+}
+
+// SelectKinds returns the kinds that a request leaves over, in their order.
+func SelectKinds(kinds []Kind, r Request) (selected []Kind) {
+	for _, k := range kinds {
+		if (k.Namespaced || !r.NamespacedOnly) && !slices.ContainsFunc(r.Exclude, k.isNamed) {
+			selected = append(selected, k)
+		}
+	}
+	return selected
+}
+
+// isNamed reports whether a text names the kind: <kind or resource>, with or without .<group>, or *.<group>.
+func (k *Kind) isNamed(text string) bool {
+	name, group, hasGroup := strings.Cut(text, ".")
+	if hasGroup && !strings.EqualFold(group, k.Group) {
+		return false
+	}
+	return name == v1alpha1.AnyKind && hasGroup || strings.EqualFold(name, k.Resource) || strings.EqualFold(name, k.Kind)
+}
+
+// Bound counts the kinds of the targets of one Cleaner, each once. Its zero value has none.
+type Bound struct{ taken map[schema.GroupResource]bool }
+
+// Take returns the kinds of a target that are among the first MaxKinds of all targets. The others are skipped.
+func (b *Bound) Take(kinds []Kind) (within []Kind, skipped []Skipped) {
+	if b.taken == nil {
+		b.taken = map[schema.GroupResource]bool{}
+	}
+	within, over := Split(kinds, func(k *Kind) bool {
+		if r := k.GroupResource(); !b.taken[r] && len(b.taken) < MaxKinds {
+			b.taken[r] = true
+		}
+		return b.taken[k.GroupResource()]
+	})
+	if len(over) == 0 {
+		return within, nil
+	}
+	return within, Skip(over, fmt.Sprintf("the rights to at most %d kinds are reviewed, and %d are too many: leave out kinds with excludeKinds", MaxKinds, len(over)))
+}
+
+// Skip returns kinds as skipped for a reason.
+func Skip(kinds []Kind, reason string) (skipped []Skipped) {
+	for _, k := range kinds {
+		skipped = append(skipped, Skipped{GroupResource: k.GroupResource(), Reason: reason})
+	}
+	return skipped
+}
+
+// Split divides kinds by what may says of each.
+func Split(kinds []Kind, may func(*Kind) bool) (yes, no []Kind) {
+	for i := range kinds {
+		if may(&kinds[i]) {
+			yes = append(yes, kinds[i])
+		} else {
+			no = append(no, kinds[i])
+		}
+	}
+	return yes, no
+}

@@ -1,0 +1,136 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package anykind
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+)
+
+// list is a list of resources of a group version: of namespaced kinds that can be listed, watched and deleted, as kind/resource, but for those that
+// end with what is different: !verb, or ! for a cluster-scoped one.
+func list(gv string, kinds ...string) *metav1.APIResourceList {
+	out := &metav1.APIResourceList{GroupVersion: gv}
+	for _, text := range kinds {
+		text, without, differs := strings.Cut(text, "!")
+		kind, resource, _ := strings.Cut(text, "=")
+		r := metav1.APIResource{Kind: kind, Name: resource, Namespaced: !differs || without != "", Verbs: metav1.Verbs{"get", "list", "watch", "delete", "create"}}
+		r.Verbs = slices.DeleteFunc(r.Verbs, func(verb string) bool { return differs && verb == without })
+		out.APIResources = append(out.APIResources, r)
+	}
+	return out
+}
+
+func names(kinds []Kind) (out []string) {
+	for _, k := range kinds {
+		out = append(out, k.GroupResource().String())
+	}
+	return out
+}
+
+func TestListKinds(t *testing.T) {
+	got := ListKinds([]*metav1.APIResourceList{
+		list("v1", "ConfigMap=configmaps", "Pod=pods", "Pod=pods/status", "Event=events", "Endpoints=endpoints", "Namespace=namespaces!", "Node=nodes!", "Binding=bindings!list", "Binding=unwatched!watch", "Binding=kept!delete"),
+		list("apps/v1", "Deployment=deployments"),
+		list("apps/v1beta1", "Deployment=deployments", "Old=olds"),
+		list("events.k8s.io/v1", "Event=events"),
+		list("coordination.k8s.io/v1", "Lease=leases", "LeaseCandidate=leasecandidates"),
+		list("discovery.k8s.io/v1", "EndpointSlice=endpointslices"),
+		list("apiextensions.k8s.io/v1", "CustomResourceDefinition=customresourcedefinitions!"),
+		list("rbac.authorization.k8s.io/v1", "Role=roles"),
+		list("cleaner.vtex.dev/v1alpha1", "Cleaner=cleaners", "CleanerTemplate=cleanertemplates!"),
+		list("project.openshift.io/v1", "Project=projects!"),
+		list("storage.k8s.io/v1", "StorageClass=storageclasses!"),
+		list("not/a/version", "X=xs"),
+	})
+	want := []string{"configmaps", "pods", "deployments.apps", "olds.apps", "leasecandidates.coordination.k8s.io", "storageclasses.storage.k8s.io"}
+	if diff := cmp.Diff(want, names(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got[2].Version != "v1" || got[2].Kind != "Deployment" || !got[2].Namespaced || got[5].Namespaced {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestSelectKinds(t *testing.T) {
+	kinds := ListKinds([]*metav1.APIResourceList{
+		list("v1", "ConfigMap=configmaps", "Secret=secrets"), list("apps/v1", "Deployment=deployments"), list("example.com/v1", "Secret=secrets", "Gadget=gadgets"),
+		list("storage.k8s.io/v1", "StorageClass=storageclasses!"),
+	})
+	for name, tc := range map[string]struct {
+		r    Request
+		want []string
+	}{
+		"All":          {Request{}, []string{"configmaps", "secrets", "deployments.apps", "gadgets.example.com", "secrets.example.com", "storageclasses.storage.k8s.io"}},
+		"Namespaced":   {Request{NamespacedOnly: true}, []string{"configmaps", "secrets", "deployments.apps", "gadgets.example.com", "secrets.example.com"}},
+		"OfAnyGroup":   {Request{Exclude: []string{"secrets"}}, []string{"configmaps", "deployments.apps", "gadgets.example.com", "storageclasses.storage.k8s.io"}},
+		"OfOneGroup":   {Request{Exclude: []string{"Secret.example.com"}}, []string{"configmaps", "secrets", "deployments.apps", "gadgets.example.com", "storageclasses.storage.k8s.io"}},
+		"ByKind":       {Request{Exclude: []string{"configmap", "DEPLOYMENT.apps"}}, []string{"secrets", "gadgets.example.com", "secrets.example.com", "storageclasses.storage.k8s.io"}},
+		"WholeGroup":   {Request{Exclude: []string{"*.example.com"}}, []string{"configmaps", "secrets", "deployments.apps", "storageclasses.storage.k8s.io"}},
+		"OtherGroup":   {Request{Exclude: []string{"deployments.example.com", "*.com"}}, []string{"configmaps", "secrets", "deployments.apps", "gadgets.example.com", "secrets.example.com", "storageclasses.storage.k8s.io"}},
+		"StarAlone":    {Request{Exclude: []string{"*"}}, []string{"configmaps", "secrets", "deployments.apps", "gadgets.example.com", "secrets.example.com", "storageclasses.storage.k8s.io"}},
+		"ManyExcluded": {Request{NamespacedOnly: true, Exclude: []string{"secrets", "*.apps", "gadgets"}}, []string{"configmaps"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, names(SelectKinds(kinds, tc.r))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNewRequest(t *testing.T) {
+	target := func(change func(*v1alpha1.ClusterReference)) *v1alpha1.ClusterTarget {
+		t := &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}}}
+		change(&t.Reference)
+		return t
+	}
+	for name, tc := range map[string]struct {
+		cluster, want bool
+		change        func(*v1alpha1.ClusterReference)
+	}{
+		"Cleaner":           {false, true, func(*v1alpha1.ClusterReference) {}},
+		"ClusterCleaner":    {true, false, func(*v1alpha1.ClusterReference) {}},
+		"Namespaces":        {true, true, func(r *v1alpha1.ClusterReference) { r.Namespaces = []string{"a"} }},
+		"ExcludeNamespaces": {true, true, func(r *v1alpha1.ClusterReference) { r.ExcludeNamespaces = []string{"a"} }},
+		"NamespaceSelector": {true, true, func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} }},
+	} {
+		if got := NewRequest(target(tc.change), tc.cluster); got.NamespacedOnly != tc.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := NewRequest(target(func(r *v1alpha1.ClusterReference) { r.ExcludeKinds = []string{"secrets"} }), true); !slices.Equal(got.Exclude, []string{"secrets"}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// The targets of a Cleaner share the bound, and a kind counts once. What is over it is skipped, and the message says how many and what to write.
+func TestBound(t *testing.T) {
+	var kinds []Kind
+	for n := range MaxKinds + 3 {
+		kinds = append(kinds, Kind{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("kinds%03d", n)}})
+	}
+	var b Bound
+	if within, skipped := b.Take(kinds[:MaxKinds-1]); len(within) != MaxKinds-1 || skipped != nil {
+		t.Errorf("%d are within, and %v skipped", len(within), skipped)
+	}
+	within, skipped := b.Take(kinds)
+	if len(within) != MaxKinds || len(skipped) != 3 || skipped[0].Resource != kinds[MaxKinds].Resource {
+		t.Fatalf("%d are within, and %v skipped", len(within), skipped)
+	}
+	if want := "the rights to at most 256 kinds are reviewed, and 3 are too many: leave out kinds with excludeKinds"; skipped[2].Reason != want {
+		t.Errorf("it says %q, want %q", skipped[2].Reason, want)
+	}
+	if within, _ := b.Take(kinds[:10]); len(within) != 10 {
+		t.Errorf("kinds that were taken already are %d", len(within))
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cachedobjects
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/snapshot"
+)
+
+// Filter is what selects the objects of a watch for targets of all kinds. Its zero value selects all objects, for other targets.
+type Filter struct {
+	// Labels is the label selector that the API server is asked for.
+	Labels string
+	// Annotations are keys, joined by commas: each object must have one of them. No API server selects by annotations.
+	Annotations string
+	// ofAnyKind tells it from the zero value.
+	ofAnyKind bool
+}
+
+// FilterOf returns the filter of a query.
+func FilterOf(q *snapshot.Query) Filter {
+	if !q.OfAnyKind {
+		return Filter{}
+	}
+	return Filter{Labels: q.Labels.String(), Annotations: q.Annotations, ofAnyKind: true}
+}
+
+// NewObject is the function NewObject for a watch with the filter: for targets of all kinds the Value of an object is its metadata, and one
+// that the filter does not select is LeftOut.
+func (f Filter) NewObject(gvr schema.GroupVersionResource, kind string, obj any, reads *snapshot.Reads) (*Object, error) {
+	if !f.ofAnyKind {
+		return NewObject(gvr, obj, reads)
+	}
+	if made, ok := obj.(*Object); ok {
+		return made, nil
+	}
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil, fmt.Errorf("cannot read a %T as the metadata of %s", obj, observed.ResourceName(gvr))
+	}
+	if !f.selects(m) {
+		return &Object{LeftOut: true, Object: observed.Object{Ref: snapshot.FromMetadata(gvr, m).Ref}}, nil
+	}
+	o, err := ConvertMetadata(gvr, kind, m)
+	o.Annotations, o.Content = f.Annotations, contents.Add(1)
+	return &Object{Object: o, Large: spendOnValues(o.Value, fewValues) < 0}, err
+}
+
+// ConvertSelected returns those of the objects of a list that the filter selects.
+func (f Filter) ConvertSelected(gvr schema.GroupVersionResource, kind string, m *metav1.PartialObjectMetadata) (o observed.Object, selected bool, err error) {
+	if !f.selects(m) {
+		return o, false, nil
+	}
+	o, err = ConvertMetadata(gvr, kind, m)
+	o.Annotations = f.Annotations
+	return o, true, err
+}
+
+// selects reports whether an object has one of the annotations. The API server has selected by labels.
+func (f Filter) selects(m *metav1.PartialObjectMetadata) bool {
+	return snapshot.HasAnnotation(m.Annotations, f.Annotations)
+}
+
+// ConvertMetadata returns an object whose Value has apiVersion, kind and metadata alone.
+func ConvertMetadata(gvr schema.GroupVersionResource, kind string, m *metav1.PartialObjectMetadata) (observed.Object, error) {
+	o := snapshot.FromMetadata(gvr, m)
+	slim := metav1.PartialObjectMetadata{ObjectMeta: m.ObjectMeta}
+	slim.ManagedFields = nil
+	value, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&slim)
+	if err != nil {
+		return observed.Object{}, newUnreadableError(gvr.GroupResource(), m.Namespace, m.Name, err)
+	}
+	o.Value = value
+	o.Value["apiVersion"], o.Value["kind"] = gvr.GroupVersion().String(), kind
+	return o, nil
+}

@@ -1,0 +1,127 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package served
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/anykind"
+	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/plan/observed"
+)
+
+// AllResources lists what an API server serves, each resource in the version that its group prefers. client-go's discovery client implements it.
+type AllResources interface {
+	ServerPreferredResourcesWithContext(ctx context.Context) ([]*metav1.APIResourceList, error)
+}
+
+const (
+	// directoryServes is how old a list of all kinds may be while no CustomResourceDefinition changes: an aggregated API server announces no kinds.
+	directoryServes = 5 * time.Minute
+	// firstLook and lastLook bound the wait until a kind is looked for again whose definition is there and that is not served yet, doubled each
+	// time.
+	firstLook, lastLook = time.Second, 5 * time.Minute
+)
+
+// Directory knows all kinds that an API server serves. It is safe for concurrent use.
+type Directory struct {
+	discovery AllResources
+	clock     clock.PassiveClock
+
+	mu sync.Mutex
+	// of sums up the definitions that there were when the kinds were listed.
+	of    [sha256.Size]byte
+	kinds []anykind.Kind
+	// unknown are the groups whose kinds could not be listed.
+	unknown []schema.GroupResource
+	until   time.Time
+	wait    time.Duration
+}
+
+// NewDirectory returns a Directory that asks through a client.
+func NewDirectory(c clock.PassiveClock, d AllResources) *Directory {
+	return &Directory{discovery: d, clock: c}
+}
+
+// ListKinds returns all kinds that may be cleaned by targets of all kinds, the groups whose kinds are not known, and until when that serves. It asks
+// again when the definitions have changed, which are the CustomResourceDefinitions as they are watched.
+func (d *Directory) ListKinds(ctx context.Context, definitions observed.Target) (kinds []anykind.Kind, unknown []schema.GroupResource, until time.Time, err error) {
+	of := sumDefinitions(definitions)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := d.clock.Now()
+	if d.until.IsZero() || d.of != of || !now.Before(d.until) {
+		if d.of != of {
+			d.wait = 0
+		}
+		if err := d.fetchKinds(ctx, definitions, now); err != nil {
+			return nil, nil, now.Add(firstLook), err
+		}
+		d.of = of
+	}
+	return d.kinds, d.unknown, d.until, nil
+}
+
+func sumDefinitions(definitions observed.Target) [sha256.Size]byte {
+	h := sha256.New()
+	for i := range definitions.Objects {
+		o := &definitions.Objects[i]
+		fmt.Fprintf(h, "%q %q %q\n", o.Name, o.UID, o.ResourceVersion)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// fetchKinds asks the API server.
+func (d *Directory) fetchKinds(ctx context.Context, definitions observed.Target, now time.Time) error {
+	var lists []*metav1.APIResourceList
+	var err error
+	if p := contain.CatchPanic(func() { lists, err = d.discovery.ServerPreferredResourcesWithContext(ctx) }); p != nil {
+		err = p
+	}
+	d.unknown = nil
+	var partly *discovery.ErrGroupDiscoveryFailed
+	switch {
+	case errors.As(err, &partly):
+		for gv := range partly.Groups {
+			d.unknown = append(d.unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
+		}
+	case err != nil:
+		return fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
+	case len(lists) == 0:
+		return errors.New("the API server returned an empty list of kinds")
+	}
+	d.kinds, d.until = anykind.ListKinds(lists), now.Add(directoryServes)
+	if len(d.unknown) > 0 || lacksDefined(lists, definitions) {
+		d.wait = min(max(2*d.wait, firstLook), lastLook)
+		d.until = now.Add(d.wait)
+	}
+	return nil
+}
+
+// lacksDefined reports whether there is a definition whose kind is not served yet.
+func lacksDefined(lists []*metav1.APIResourceList, definitions observed.Target) bool {
+	served := map[string]bool{}
+	for _, list := range lists {
+		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+		for i := range list.APIResources {
+			served[schema.GroupResource{Group: gv.Group, Resource: list.APIResources[i].Name}.String()] = true
+		}
+	}
+	for i := range definitions.Objects {
+		if o := &definitions.Objects[i]; !o.Terminating && !served[o.Name] {
+			return true
+		}
+	}
+	return false
+}
