@@ -30,9 +30,8 @@ type allKinds interface {
 // kindReview reviews the rights to the kinds of the targets of one Cleaner that select objects of all kinds.
 type kindReview struct {
 	*validator
-	user      rights.Subject
-	namespace string
-	work      *v1alpha1.Work
+	user rights.Subject
+	work *v1alpha1.Work
 	// answers are those of this review: targets of the same kinds are asked about once.
 	mu      sync.Mutex
 	answers map[rights.Right]bool
@@ -40,7 +39,7 @@ type kindReview struct {
 
 // reviewAnyKinds warns about the kinds that targets of all kinds skip, and names them. If nothing is left to a target, it says why: then the spec is
 // refused. It asks nothing if there is no such target.
-func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, namespace string, work *v1alpha1.Work) (warnings []string, refusal string, err error) {
+func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, work *v1alpha1.Work) (warnings []string, refusal string, err error) {
 	targets := work.ListAnyKind()
 	if len(targets) == 0 {
 		return nil, "", nil
@@ -51,7 +50,7 @@ func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, nam
 		return nil, "", fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
 	}
 	kinds, bound := anykind.ListKinds(lists), &anykind.Bound{}
-	r := &kindReview{validator: v, user: user, namespace: namespace, work: work, answers: map[rights.Right]bool{}}
+	r := &kindReview{validator: v, user: user, work: work, answers: map[rights.Right]bool{}}
 	for i := range work.Targets {
 		t := &work.Targets[i]
 		if !t.IsOfAnyKind() {
@@ -74,17 +73,14 @@ func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, nam
 // reviewTarget returns the kinds that a target stands for, and those that it skips. What the operator itself may not do costs no review of the
 // user.
 func (r *kindReview) reviewTarget(ctx context.Context, t *v1alpha1.ClusterTarget, kinds []anykind.Kind, bound *anykind.Bound) (left []anykind.Kind, skipped []anykind.Skipped, err error) {
-	at := r.namespace
-	if at == "" && len(t.Reference.Namespaces) == 1 {
-		at = t.Reference.Namespaces[0]
-	}
+	at := rights.FindReviewedNamespace(t)
 	own, err := rights.ListOwn(ctx, r.rules, cmp.Or(at, r.options.OperatorNamespace))
 	if err != nil {
 		return nil, nil, err
 	}
 	verbs := rights.ListKindVerbs(r.work)
-	needed := rights.ListWatchVerbs(verbs, r.work.ServiceAccount == nil && (r.work.Cluster || r.options.DefaultServiceAccount == ""))
-	left, denied := anykind.Split(anykind.SelectKinds(kinds, anykind.NewRequest(t, r.work.Cluster)), func(k *anykind.Kind) bool {
+	needed := rights.ListWatchVerbs(verbs, r.work.ServiceAccount == nil)
+	left, denied := anykind.Split(anykind.SelectKinds(kinds, anykind.NewRequest(t)), func(k *anykind.Kind) bool {
 		return own.MayHave(k, needed)
 	})
 	skipped = anykind.Skip(denied, "the operator is not allowed to "+rights.DescribeVerbs(needed))

@@ -215,7 +215,7 @@ func (v *ownerValidator) reviewSpec(ctx context.Context, req *admission.Request,
 	case len(missing) > 0:
 		return denyMissingRights(req, req.UserInfo.Username, missing)
 	}
-	said, refusal, err := v.reviewAnyKinds(ctx, rights.NewSubject(req.UserInfo), req.Namespace, work)
+	said, refusal, err := v.reviewAnyKinds(ctx, rights.NewSubject(req.UserInfo), work)
 	switch {
 	case err != nil:
 		return denyUnavailable(err)

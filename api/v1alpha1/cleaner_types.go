@@ -129,7 +129,7 @@ const (
 // Target is a named object, or a named set of objects of one kind.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
-// +kubebuilder:validation:XValidation:rule="self.reference.kind != '*' || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="only rules act on the objects of kind: '*': remove delete and includeWhenEvaluating, and write a rule with forEach: NAME.items and actions: [{delete: {}}]"
+// +kubebuilder:validation:XValidation:rule="self.reference.kind != '*'",message="only a ClusterCleaner selects objects of kind: '*': use one, with namespaces in its reference, or write a target for each kind"
 type Target struct {
 	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
 	// consists of letters, digits and underscores and does not start with a digit.
@@ -173,10 +173,6 @@ func (t *Target) IsIncluded() bool {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || (!has(self.matchLabels) && !has(self.matchExpressions))",message="a name and label selectors exclude each other: remove name, or matchLabels and matchExpressions"
 // +kubebuilder:validation:XValidation:rule="self.kind == '*' || has(self.version)",message="version is missing: write the API version of the kind, such as v1"
-// +kubebuilder:validation:XValidation:rule="self.kind == '*' || !has(self.hasAnnotation) && !has(self.hasAnyAnnotation) && !has(self.excludeKinds)",message="hasAnnotation, hasAnyAnnotation and excludeKinds require kind: '*': remove them, or write kind: '*' without apiGroup and version"
-// +kubebuilder:validation:XValidation:rule="!has(self.hasAnnotation) || !has(self.hasAnyAnnotation)",message="hasAnnotation and hasAnyAnnotation exclude each other: add the key to hasAnyAnnotation, and remove hasAnnotation"
-// +kubebuilder:validation:XValidation:rule="self.kind != '*' || !has(self.apiGroup) && !has(self.version) && !has(self.name) && !has(self.fieldSelector)",message="kind: '*' stands for all kinds: remove apiGroup, version, name and fieldSelector"
-// +kubebuilder:validation:XValidation:rule="self.kind != '*' || has(self.hasAnnotation) || has(self.hasAnyAnnotation) || has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && self.matchExpressions.exists(e, e.operator in ['In', 'Exists'])",message="kind: '*' needs hasAnnotation, or a label that the objects have: add hasAnnotation or matchLabels"
 type Reference struct {
 	// The API group, such as "apps" or "serving.knative.dev". Leave it empty for the core group.
 	// +optional
@@ -184,18 +180,19 @@ type Reference struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$')",message="is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version"
 	APIGroup string `json:"apiGroup,omitempty"`
 
-	// The API version, such as "v1" or "v1beta1". Required, except with kind "*", which has none.
+	// The API version, such as "v1" or "v1beta1". Required, except with kind "*" of a ClusterCleaner, which has none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="is not an API version: write the version alone, such as v1, and the group in apiGroup"
 	Version string `json:"version,omitempty"`
 
-	// The kind, or the singular or plural name of the resource, such as "Pod", "pod" or "pods". Case-insensitive. "*" (quoted)
-	// stands for all kinds that can be listed, watched and deleted, also those whose CRDs come later, except protected kinds,
-	// the operator's own, Events, Leases, Endpoints and EndpointSlices. It needs hasAnnotation, hasAnyAnnotation or a label. Expressions read
-	// only apiVersion, kind and metadata of its items, and only rules act on them. Kinds that the operator, the author or the
-	// ServiceAccount is not allowed to list and delete are skipped: status.skippedKinds names them.
+	// The kind, or the singular or plural name of the resource, such as "Pod", "pod" or "pods". Case-insensitive. In a
+	// ClusterCleaner with lifecycle: Recurring, "*" (quoted) stands for all kinds that can be listed, watched and deleted, also
+	// those whose CRDs come later, except protected kinds, the operator's own, Events, Leases, Endpoints and EndpointSlices. It
+	// needs hasAnnotation, hasAnyAnnotation or a label. Expressions read only apiVersion, kind and metadata of its items, and
+	// only rules act on them. Kinds that the operator, the author or the ServiceAccount is not allowed to list and delete are
+	// skipped: status.skippedKinds names them.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -231,33 +228,4 @@ type Reference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	FieldSelector string `json:"fieldSelector,omitempty"`
-
-	// The key of an annotation that the objects must have, such as "janitor/ttl", whatever its value. Only with kind "*".
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$')",message="is not the key of an annotation: write the key alone, such as janitor/ttl"
-	HasAnnotation string `json:"hasAnnotation,omitempty"`
-
-	// The keys of annotations, such as [janitor/ttl, janitor/expires]: the objects must have at least one of them. Only with
-	// kind "*".
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$'))",message="has an entry that is not the key of an annotation: write keys alone, such as janitor/ttl"
-	HasAnyAnnotation []string `json:"hasAnyAnnotation,omitempty"`
-
-	// Kinds to leave out: each the kind or resource, with its group after a dot, such as "secrets" or
-	// "deployments.apps"; "*.example.com" leaves out a group. Without a group, the name is left out in every group.
-	// Case-insensitive. Only with kind "*".
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=317
-	ExcludeKinds []string `json:"excludeKinds,omitempty"`
 }

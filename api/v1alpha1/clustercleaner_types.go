@@ -167,6 +167,10 @@ type ClusterTarget struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.namespace) || has(self.name)",message="namespace requires name: add name, or use namespaces: [...]"
 // +kubebuilder:validation:XValidation:rule="!has(self.name) || !has(self.namespaces) && !has(self.namespaceSelector) && !has(self.excludeNamespaces)",message="a reference with a name selects one object: write namespace instead of namespaces, namespaceSelector and excludeNamespaces"
+// +kubebuilder:validation:XValidation:rule="self.kind == '*' || !has(self.hasAnnotation) && !has(self.hasAnyAnnotation) && !has(self.excludeKinds)",message="hasAnnotation, hasAnyAnnotation and excludeKinds require kind: '*': remove them, or write kind: '*' without apiGroup and version"
+// +kubebuilder:validation:XValidation:rule="!has(self.hasAnnotation) || !has(self.hasAnyAnnotation)",message="hasAnnotation and hasAnyAnnotation exclude each other: add the key to hasAnyAnnotation, and remove hasAnnotation"
+// +kubebuilder:validation:XValidation:rule="self.kind != '*' || has(self.hasAnnotation) || has(self.hasAnyAnnotation) || has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && self.matchExpressions.exists(e, e.operator in ['In', 'Exists'])",message="kind: '*' needs hasAnnotation, or a label that the objects have: add hasAnnotation or matchLabels"
+// +kubebuilder:validation:XValidation:rule="self.kind != '*' || !has(self.apiGroup) && !has(self.version) && !has(self.name) && !has(self.fieldSelector)",message="kind: '*' stands for all kinds: remove apiGroup, version, name and fieldSelector"
 type ClusterReference struct {
 	Reference `json:",inline"`
 
@@ -198,6 +202,35 @@ type ClusterReference struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
+
+	// The key of an annotation that the objects must have, such as "janitor/ttl", whatever its value. Only with kind "*".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$')",message="is not the key of an annotation: write the key alone, such as janitor/ttl"
+	HasAnnotation string `json:"hasAnnotation,omitempty"`
+
+	// The keys of annotations, such as [janitor/ttl, janitor/expires]: the objects must have at least one of them. Only with
+	// kind "*".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$'))",message="has an entry that is not the key of an annotation: write keys alone, such as janitor/ttl"
+	HasAnyAnnotation []string `json:"hasAnyAnnotation,omitempty"`
+
+	// Kinds to leave out: each the kind or resource, with its group after a dot, such as "secrets" or
+	// "deployments.apps"; "*.example.com" leaves out a group. Without a group, the name is left out in every group.
+	// Case-insensitive. Only with kind "*".
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	ExcludeKinds []string `json:"excludeKinds,omitempty"`
 }
 
 // AnyKind is the kind of a reference that stands for all kinds.
@@ -221,7 +254,7 @@ func (w *Work) ListAnyKind() map[string]int {
 }
 
 // ListAnnotations returns the keys of annotations: an object must have one of them. Nil if it need not.
-func (r *Reference) ListAnnotations() []string {
+func (r *ClusterReference) ListAnnotations() []string {
 	if r.HasAnnotation != "" {
 		return []string{r.HasAnnotation}
 	}

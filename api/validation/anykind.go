@@ -26,6 +26,21 @@ var (
 	excludedKind  = regexp.MustCompile(`^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
+// checkAnyKindOwner checks that targets of kind "*" are those of a ClusterCleaner that stays: a kind that cannot be read for a while is read the next
+// time. Of one namespace they would watch kinds of the whole cluster.
+func checkAnyKindOwner(f *Findings, spec *v1alpha1.Work, p *field.Path) {
+	for i := range spec.Targets {
+		at := p.Index(i).Child("reference", "kind")
+		switch {
+		case !spec.Targets[i].IsOfAnyKind():
+		case !spec.Cluster:
+			f.addError(at, "only a ClusterCleaner selects objects of kind \"*\": use one, with namespaces in its reference, or write a target for each kind")
+		case !spec.IsRecurring():
+			f.addError(at, "kind \"*\" requires lifecycle: Recurring, because kinds may be missing from it for a while: write lifecycle: Recurring, or a target for each kind")
+		}
+	}
+}
+
 // checkOneKind checks that a reference to one kind has none of the fields that kind "*" has.
 func checkOneKind(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	if r.HasAnnotation != "" || r.HasAnyAnnotation != nil || r.ExcludeKinds != nil {
@@ -81,7 +96,7 @@ func checkExcludedKinds(f *Findings, kinds []string, p *field.Path) {
 func checkAnyKindUse(f *Findings, spec *v1alpha1.Work, root *field.Path) {
 	targets := spec.ListAnyKind()
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		u := anyKindUse{f, name, regexp.MustCompile(`(^|[^.\w])` + regexp.QuoteMeta(name) + `($|\W)`)}
+		u := anyKindUse{f, name, matchUses(name)}
 		for i, c := range spec.Conditions {
 			u.refuseReading(c, root.Child("conditions").Index(i))
 		}
@@ -91,6 +106,13 @@ func checkAnyKindUse(f *Findings, spec *v1alpha1.Work, root *field.Path) {
 			u.checkRule(spec, &spec.Rules[i], targets[name], root.Child("rules").Index(i))
 		}
 	}
+}
+
+// matchUses returns what matches expressions that name a target: also with a dot before it, as CEL writes what no loop may hide, and which is no
+// field of what stands before the dot.
+func matchUses(target string) *regexp.Regexp {
+	name := regexp.QuoteMeta(target)
+	return regexp.MustCompile(`(^|[^.\w])` + name + `($|\W)|(^|[^\w)\]}"'])\.` + name + `($|\W)|(^|\W)in\.` + name + `($|\W)`)
 }
 
 // anyKindUse checks the uses of one target.

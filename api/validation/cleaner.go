@@ -105,6 +105,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 	checkParameters(&found, spec.Parameters, path.Child("parameters"))
 	checkTemplateRef(&found, spec, path.Child("templateRef"))
 	checkHelm(&found, spec, path.Child("helm"))
+	checkAnyKindOwner(&found, spec, path.Child("targets"))
 	checkBody(&found, spec, path, o)
 	if spec.CloudEventData != "" {
 		checkExpression(&found, spec.CloudEventData, path.Child("cloudEventData"))

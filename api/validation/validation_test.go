@@ -348,13 +348,13 @@ func TestValidate(t *testing.T) {
 			reason: "Group, version and kind are three fields.",
 			change: func(s *v1alpha1.Work) {
 				s.Targets = target(func(t *v1alpha1.ClusterTarget) {
-					t.Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: "apps/v1", Version: "apps/v1", Kind: "*", Name: "a/b"}}
+					t.Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: "apps/v1", Version: "apps/v1", Kind: "pods/status", Name: "a/b"}}
 				})
 			},
 			want: []string{
 				`Error spec.targets[0].reference.apiGroup: "apps/v1" is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version`,
 				`Error spec.targets[0].reference.version: "apps/v1" is not an API version: write the version alone, such as v1, and the group in apiGroup`,
-				`Error spec.targets[0].reference.kind: "*" is not a kind: write one kind alone, such as Pod, and its group and version in apiGroup and version`,
+				`Error spec.targets[0].reference.kind: "pods/status" is not a kind: write one kind alone, such as Pod, and its group and version in apiGroup and version`,
 				`Error spec.targets[0].reference.name: "a/b" is not the name of one object: write its metadata.name, without namespace or resource`,
 			},
 		},

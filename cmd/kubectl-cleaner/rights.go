@@ -160,7 +160,7 @@ func (r *rightsCommand) makeRoles(c *manifests.Cleaner, account rbacv1.Subject) 
 	}
 	byScope := map[string][]rights.Right{} // by namespace; empty for the cluster
 	options := validation.Options{AllowProtectedKinds: r.allowedKinds, Served: served}
-	for _, one := range slices.Concat(rights.ListRequired(namespace, c.Work, options), rights.ListKindRights(namespace, c.Work, options)) {
+	for _, one := range slices.Concat(rights.ListRequired(namespace, c.Work, options), rights.ListKindRights(c.Work, options)) {
 		if one.Verb != "impersonate" { // the account does not impersonate itself, and the operator is bound for that elsewhere
 			byScope[one.Namespace] = append(byScope[one.Namespace], one)
 		}

@@ -44,15 +44,14 @@ type Skipped struct {
 type Request struct {
 	// Exclude are the kinds that the spec leaves out, as it writes them.
 	Exclude []string
-	// NamespacedOnly leaves out cluster-scoped kinds: a Cleaner deletes only in its own namespace, and a target that selects namespaces only in
-	// those.
+	// NamespacedOnly leaves out cluster-scoped kinds: a target that selects namespaces selects only in those.
 	NamespacedOnly bool
 }
 
-// NewRequest returns what a target asks for, of a ClusterCleaner or of a Cleaner.
-func NewRequest(t *v1alpha1.ClusterTarget, cluster bool) Request {
+// NewRequest returns what a target asks for.
+func NewRequest(t *v1alpha1.ClusterTarget) Request {
 	r := &t.Reference
-	return Request{Exclude: r.ExcludeKinds, NamespacedOnly: !cluster || r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil}
+	return Request{Exclude: r.ExcludeKinds, NamespacedOnly: r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil}
 }
 
 // ListKinds returns the kinds of lists of resources that can be listed, watched and deleted, in order: of each resource, the first version that

@@ -95,20 +95,19 @@ func TestNewRequest(t *testing.T) {
 		return t
 	}
 	for name, tc := range map[string]struct {
-		cluster, want bool
-		change        func(*v1alpha1.ClusterReference)
+		want   bool
+		change func(*v1alpha1.ClusterReference)
 	}{
-		"Cleaner":           {false, true, func(*v1alpha1.ClusterReference) {}},
-		"ClusterCleaner":    {true, false, func(*v1alpha1.ClusterReference) {}},
-		"Namespaces":        {true, true, func(r *v1alpha1.ClusterReference) { r.Namespaces = []string{"a"} }},
-		"ExcludeNamespaces": {true, true, func(r *v1alpha1.ClusterReference) { r.ExcludeNamespaces = []string{"a"} }},
-		"NamespaceSelector": {true, true, func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} }},
+		"Everywhere":        {false, func(*v1alpha1.ClusterReference) {}},
+		"Namespaces":        {true, func(r *v1alpha1.ClusterReference) { r.Namespaces = []string{"a"} }},
+		"ExcludeNamespaces": {true, func(r *v1alpha1.ClusterReference) { r.ExcludeNamespaces = []string{"a"} }},
+		"NamespaceSelector": {true, func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} }},
 	} {
-		if got := NewRequest(target(tc.change), tc.cluster); got.NamespacedOnly != tc.want {
+		if got := NewRequest(target(tc.change)); got.NamespacedOnly != tc.want {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := NewRequest(target(func(r *v1alpha1.ClusterReference) { r.ExcludeKinds = []string{"secrets"} }), true); !slices.Equal(got.Exclude, []string{"secrets"}) {
+	if got := NewRequest(target(func(r *v1alpha1.ClusterReference) { r.ExcludeKinds = []string{"secrets"} })); !slices.Equal(got.Exclude, []string{"secrets"}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -1176,7 +1176,7 @@ func TestOnlyDeletesActOnObjectsOfAllKinds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			work := cluster(rule(func(r *v1alpha1.Rule) { r.ForEach, r.Actions = tc.forEach, []v1alpha1.RuleAction{tc.action} }))
-			work.Targets[0].Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind, HasAnnotation: "x"}}
+			work.Targets[0].Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}, HasAnnotation: "x"}
 			in := over(t, work, held(p("a"), "example.com/a"))
 			in.Snapshot[0].Kinds = []observed.KindState{{Resource: pods, State: observed.Complete}}
 			got := ComputePlan(t.Context(), in)

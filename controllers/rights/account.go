@@ -23,7 +23,7 @@ const (
 
 // ListForAccount lists the rights that the account of a Cleaner makes use of, each once and in order.
 func ListForAccount(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
-	return ListOfAccount(append(ListRequired(namespace, spec, o), ListKindRights(namespace, spec, o)...))
+	return ListOfAccount(append(ListRequired(namespace, spec, o), ListKindRights(spec, o)...))
 }
 
 // ListOfAccount returns those of the rights of an author that the account needs too: it does not impersonate itself, and while a kind is not

@@ -31,19 +31,16 @@ func ListKindVerbs(spec *v1alpha1.Work) []string {
 }
 
 // ListKindRights lists the rights that the targets of all kinds make use of, each once and in order: of the kinds that are known.
-func ListKindRights(namespace string, spec *v1alpha1.Work, o validation.Options) []Right {
+func ListKindRights(spec *v1alpha1.Work, o validation.Options) []Right {
 	var all []Right
 	for i := range spec.Targets {
 		if !spec.Targets[i].IsOfAnyKind() || i >= len(o.Served) {
 			continue
 		}
-		at := namespace
-		if names := spec.Targets[i].Reference.Namespaces; at == "" && len(names) == 1 {
-			at = names[0]
-		}
+		at := FindReviewedNamespace(&spec.Targets[i])
 		for _, r := range o.Served[i].Kinds {
 			k := anykind.Kind{GroupVersionResource: schema.GroupVersionResource{Group: r.Group, Resource: r.Resource}, Namespaced: r.Namespaced}
-			if !r.Namespaced && anykind.NewRequest(&spec.Targets[i], spec.Cluster).NamespacedOnly {
+			if !r.Namespaced && anykind.NewRequest(&spec.Targets[i]).NamespacedOnly {
 				continue
 			}
 			for _, verb := range append([]string{"watch"}, ListKindVerbs(spec)...) {
@@ -53,6 +50,15 @@ func ListKindRights(namespace string, spec *v1alpha1.Work, o validation.Options)
 	}
 	slices.SortFunc(all, observed.CompareRights)
 	return slices.Compact(all)
+}
+
+// FindReviewedNamespace returns the namespace in which rights on the kinds of a target are needed; empty: in all. Of several namespaces it is all, so
+// that the reviews do not multiply.
+func FindReviewedNamespace(t *v1alpha1.ClusterTarget) string {
+	if names := t.Reference.Namespaces; len(names) == 1 {
+		return names[0]
+	}
+	return ""
 }
 
 // NameKinds returns kinds as they are among what is served.
@@ -85,19 +91,9 @@ func ListForAllKinds(spec *v1alpha1.Work) (all []Right) {
 	return all
 }
 
-// SplitKinds divides kinds into those on which all verbs are allowed, in a namespace or in all, and the others. It asks first about all kinds at
-// once, which spares those who may do so much a review for each kind; then about each kind.
+// SplitKinds divides kinds into those on which all verbs are allowed, in a namespace or in all, and the others. It asks about each kind: a yes for
+// all kinds does not say that no authorizer denies one of them.
 func SplitKinds(ctx context.Context, kinds []anykind.Kind, namespace string, verbs []string, isAllowed func(context.Context, Right) (bool, error)) (may, denied []anykind.Kind, err error) {
-	var all []Right
-	for _, verb := range verbs {
-		all = append(all, Right{Verb: verb, Group: observed.Everything, Resource: observed.AllResources, Namespace: namespace})
-	}
-	switch missing, err := FindMissing(ctx, all, isAllowed); {
-	case err != nil:
-		return nil, nil, err
-	case len(missing) == 0:
-		return kinds, nil, nil
-	}
 	var each []Right
 	for i := range kinds {
 		for _, verb := range verbs {

@@ -25,12 +25,12 @@ func aKind(group, resource string, namespaced bool) anykind.Kind {
 }
 
 // anyWork is a spec that acts on the objects of all kinds in a way.
-func anyWork(cluster bool, a v1alpha1.RuleAction, namespaces ...string) *v1alpha1.Work {
+func anyWork(a v1alpha1.RuleAction, namespaces ...string) *v1alpha1.Work {
 	return &v1alpha1.Work{
-		Cluster:    cluster,
+		Cluster:    true,
 		CommonSpec: v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "all.items", When: "true", Actions: []v1alpha1.RuleAction{a}}}},
 		Targets: []v1alpha1.ClusterTarget{{Name: "all", Reference: v1alpha1.ClusterReference{
-			Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind, HasAnnotation: "x"}, Namespaces: namespaces,
+			Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}, HasAnnotation: "x", Namespaces: namespaces,
 		}}},
 	}
 }
@@ -41,10 +41,10 @@ var (
 )
 
 func TestListKindVerbs(t *testing.T) {
-	if got := ListKindVerbs(anyWork(true, deletes)); !slices.Equal(got, []string{"delete", "list"}) {
+	if got := ListKindVerbs(anyWork(deletes)); !slices.Equal(got, []string{"delete", "list"}) {
 		t.Errorf("to delete needs %v", got)
 	}
-	if got := ListKindVerbs(anyWork(true, reports)); !slices.Equal(got, []string{"list"}) {
+	if got := ListKindVerbs(anyWork(reports)); !slices.Equal(got, []string{"list"}) {
 		t.Errorf("to report needs %v", got)
 	}
 	for _, tc := range []struct {
@@ -62,7 +62,7 @@ func TestListKindVerbs(t *testing.T) {
 
 // No right to one kind is asked for a target of all kinds: each is reviewed by itself.
 func TestAnyKindIsNoRequiredRight(t *testing.T) {
-	if got := ListRequired("shop", anyWork(false, deletes), validation.Options{Served: []validation.ServedKind{{}}}); len(got) != 0 {
+	if got := ListRequired("", anyWork(deletes), validation.Options{Served: []validation.ServedKind{{}}}); len(got) != 0 {
 		t.Errorf("required are %v", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestAnyKindIsNoRequiredRight(t *testing.T) {
 // Who answers for others needs the rights to all kinds: nothing is skipped for them.
 func TestListForAllKinds(t *testing.T) {
 	var got []string
-	for _, r := range ListForAllKinds(anyWork(true, deletes)) {
+	for _, r := range ListForAllKinds(anyWork(deletes)) {
 		got = append(got, r.String())
 	}
 	if want := []string{"delete all resources of all groups", "list all resources of all groups"}; !slices.Equal(got, want) {
@@ -89,8 +89,7 @@ func TestSplitKinds(t *testing.T) {
 		may     []string
 	}{
 		"Nothing":   {nil, "shop", nil},
-		"All":       {[]Right{{Verb: "delete", Group: "*", Resource: "*"}, {Verb: "list", Group: "*", Resource: "*"}}, "", []string{"configmaps", "deployments.apps", "storageclasses.storage.k8s.io"}},
-		"HalfOfAll": {[]Right{{Verb: "delete", Group: "*", Resource: "*"}}, "", nil},
+		"YesToAll":  {[]Right{{Verb: "delete", Group: "*", Resource: "*"}, {Verb: "list", Group: "*", Resource: "*"}}, "", nil}, // an authorizer may deny one of them
 		"OneVerb":   {[]Right{{Verb: "delete", Resource: "configmaps", Namespace: "shop"}}, "shop", nil},
 		"Both":      {[]Right{{Verb: "delete", Resource: "configmaps", Namespace: "shop"}, {Verb: "list", Resource: "configmaps", Namespace: "shop"}}, "shop", []string{"configmaps"}},
 		"Elsewhere": {[]Right{{Verb: "delete", Resource: "configmaps", Namespace: "bank"}, {Verb: "list", Resource: "configmaps", Namespace: "bank"}}, "shop", nil},
@@ -127,26 +126,24 @@ func TestSplitKinds(t *testing.T) {
 func TestListKindRights(t *testing.T) {
 	served := []validation.ServedKind{{Kinds: NameKinds([]anykind.Kind{aKind("", "configmaps", true), aKind("storage.k8s.io", "storageclasses", false)})}}
 	for name, tc := range map[string]struct {
-		namespace string
-		work      *v1alpha1.Work
-		want      []string
+		work *v1alpha1.Work
+		want []string
 	}{
-		"Cluster": {"", anyWork(true, deletes), []string{
+		"Cluster": {anyWork(deletes), []string{
 			"delete configmaps in all namespaces", "list configmaps in all namespaces", "watch configmaps in all namespaces",
 			"delete storageclasses.storage.k8s.io", "list storageclasses.storage.k8s.io", "watch storageclasses.storage.k8s.io",
 		}},
-		"Namespace": {"", anyWork(true, reports, "shop"), []string{`list configmaps in namespace "shop"`, `watch configmaps in namespace "shop"`}},
-		"Cleaner":   {"shop", anyWork(false, reports), []string{`list configmaps in namespace "shop"`, `watch configmaps in namespace "shop"`}},
+		"Namespace": {anyWork(reports, "shop"), []string{`list configmaps in namespace "shop"`, `watch configmaps in namespace "shop"`}},
 	} {
 		var got []string
-		for _, r := range ListKindRights(tc.namespace, tc.work, validation.Options{Served: served}) {
+		for _, r := range ListKindRights(tc.work, validation.Options{Served: served}) {
 			got = append(got, r.String())
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := ListKindRights("", anyWork(true, deletes), validation.Options{}); got != nil {
+	if got := ListKindRights(anyWork(deletes), validation.Options{}); got != nil {
 		t.Errorf("of unknown kinds: %v", got)
 	}
 }

@@ -82,6 +82,7 @@ func (q *Query) ReadKinds(ctx context.Context, r Reader, kinds []anykind.Kind, s
 	complete := false
 	for i := range seen {
 		s := &seen[i]
+		refuseOtherResource(s, &kinds[i])
 		switch s.State {
 		case observed.NoSuchKind:
 			continue
@@ -106,6 +107,16 @@ func (q *Query) ReadKinds(ctx context.Context, r Reader, kinds []anykind.Kind, s
 	}
 	t.Objects = joinKinds(t.Objects)
 	return t
+}
+
+// refuseOtherResource makes a kind Failed whose objects are those of another resource than the one that rights were reviewed for: two of a group may
+// have the same kind.
+func refuseOtherResource(t *observed.Target, k *anykind.Kind) {
+	if len(t.Objects) == 0 || t.Objects[0].Resource.GroupResource() == k.GroupResource() {
+		return
+	}
+	read := t.Objects[0].Resource.GroupResource()
+	*t = observed.Target{State: observed.Failed, Detail: fmt.Sprintf("kind %s is read as %s, and the rights to %s were reviewed: give one of them another kind", k.Kind, read, k.GroupResource())}
 }
 
 // joinKinds orders the objects of several kinds. One that two resources serve is there once.

@@ -68,6 +68,7 @@ func TestReadKinds(t *testing.T) {
 		"Denied":    {reads: byKind{"a": complete("a", "x"), "b": denied}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
 		"TooLarge":  {reads: byKind{"a": complete("a", "x"), "b": {State: observed.TooLarge}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
 		"Failed":    {reads: byKind{"a": complete("a", "x"), "b": {State: observed.Failed}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
+		"Other":     {reads: byKind{"a": complete("a", "x"), "b": complete("c", "y")}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
 		"Gone":      {reads: byKind{"a": complete("a", "x"), "b": {State: observed.NoSuchKind}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}},
 		"Unsynced":  {reads: byKind{"a": complete("a", "x"), "b": {State: observed.Unsynced, Detail: "waiting for b"}}, kinds: []string{"a", "b"}, state: observed.Unsynced, detail: "waiting for b", left: []string{"b"}},
 		"Unknown":   {reads: byKind{"a": complete("a", "x")}, kinds: []string{"a", "b"}, state: observed.Unsynced, left: []string{"b"}},
@@ -122,7 +123,7 @@ func TestExpandKinds(t *testing.T) {
 
 // anyTarget is a target of all kinds.
 func anyTarget(change func(*v1alpha1.ClusterReference)) *v1alpha1.ClusterTarget {
-	t := &v1alpha1.ClusterTarget{Name: "all", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind, HasAnyAnnotation: []string{"y", "x"}, ExcludeKinds: []string{"secrets"}}}}
+	t := &v1alpha1.ClusterTarget{Name: "all", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}, HasAnyAnnotation: []string{"y", "x"}, ExcludeKinds: []string{"secrets"}}}
 	if change != nil {
 		change(&t.Reference)
 	}

@@ -73,10 +73,6 @@ targets:
     kind: Pod
     matchLabels: {a: b}
     matchExpressions: [{key: a, operator: In, values: [b]}]
-- name: c
-  reference: {kind: "*", hasAnnotation: a/b, excludeKinds: [secrets]}
-- name: d
-  reference: {kind: "*", hasAnyAnnotation: [a/b, c]}
 `
 	fullClusterTargets = `
 targets:

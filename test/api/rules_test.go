@@ -50,6 +50,8 @@ func TestRulesAccepted(t *testing.T) {
 		"Named":      `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod, name: a, namespace: b}, delete: true}]}`,
 		"Namespaces": `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod, matchLabels: {}, namespaces: [a], namespaceSelector: {matchLabels: {a: b}}, excludeNamespaces: [c]}, delete: true}]}`,
 		"Account":    `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], serviceAccount: {namespace: a, name: b}, includeProtected: true}`,
+		"AnyKind": `{lifecycle: Recurring, targets: [{name: a, reference: {kind: "*", hasAnnotation: janitor/ttl, excludeKinds: [secrets, "*.example.com"]}}, {name: b, reference: {kind: "*", hasAnyAnnotation: [a, b/c]}},
+			{name: c, reference: {kind: "*", matchLabels: {a: b}}}, {name: d, reference: {kind: "*", matchExpressions: [{key: a, operator: Exists}]}}]}`,
 	} {
 		t.Run(name, func(t *testing.T) { accepted(t, clusterCleanerKind(), "its references say more", spec) })
 	}
@@ -129,6 +131,9 @@ func TestKindsRefused(t *testing.T) {
 	reference := func(fields string) string {
 		return "{ttl: 1h, targets: [{name: pods, reference: {version: v1, kind: Pod, " + fields + "}}]}"
 	}
+	all := func(fields string) string {
+		return "{ttl: 1h, lifecycle: Recurring, targets: [{name: all, " + fields + "}]}"
+	}
 	parameter := func(fields string) string {
 		return "{parameters: [{" + fields + "}], template: {targets: [{name: pods, reference: {version: v1, kind: Pod}}]}}"
 	}
@@ -151,6 +156,17 @@ func TestKindsRefused(t *testing.T) {
 		"AuthForm":       {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSink: 'http://a', cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: a/b, name: c, key: d}}}", []string{"spec.cloudEventSinkAuth.secretRef.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the namespace of the Secret"}},
 		"AuthAlone":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: b, name: c, key: d}}}", []string{"cloudEventSinkAuth requires cloudEventSink: add it, or remove cloudEventSinkAuth"}},
 		"Protected":      {cleanerKind(versions()[0]), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], includeProtected: true}", []string{`unknown field "spec.includeProtected"`}},
+
+		"AnyKindAll":       {clusterCleanerKind(), all(`reference: {kind: "*", matchLabels: {}}`), []string{"needs hasAnnotation, or a label that the objects have"}},
+		"AnyKindNegative":  {clusterCleanerKind(), all(`reference: {kind: "*", matchExpressions: [{key: a, operator: DoesNotExist}]}`), []string{"needs hasAnnotation, or a label that the objects have"}},
+		"AnyKindOfGroup":   {clusterCleanerKind(), all(`reference: {kind: "*", apiGroup: apps, hasAnnotation: a}`), []string{"stands for all kinds: remove apiGroup, version, name and fieldSelector"}},
+		"AnyKindOfVersion": {clusterCleanerKind(), all(`reference: {kind: "*", version: v1, hasAnnotation: a}`), []string{"stands for all kinds: remove apiGroup, version, name and fieldSelector"}},
+		"AnyKindKey":       {clusterCleanerKind(), all(`reference: {kind: "*", hasAnnotation: "a=b"}`), []string{"is not the key of an annotation"}},
+		"AnyKindKeys":      {clusterCleanerKind(), all(`reference: {kind: "*", hasAnyAnnotation: ["a=b"]}`), []string{"has an entry that is not the key of an annotation"}},
+		"AnyKindBoth":      {clusterCleanerKind(), all(`reference: {kind: "*", hasAnnotation: a, hasAnyAnnotation: [b]}`), []string{"hasAnnotation and hasAnyAnnotation exclude each other"}},
+		"AnyKindDelete":    {clusterCleanerKind(), all(`reference: {kind: "*", hasAnnotation: a}, delete: true`), []string{"only rules act on the objects of kind"}},
+		"AnnotationOfOne":  {clusterCleanerKind(), all(`reference: {version: v1, kind: Pod, hasAnnotation: a}`), []string{"require kind: '*'"}},
+		"AnyKindCleaner":   {cleanerKind(versions()[0]), all(`reference: {kind: "*", hasAnnotation: a}`), []string{`unknown field "spec.targets[0].reference.hasAnnotation"`}},
 
 		"RecurringRelease": {cleanerKind(versions()[0]), "{ttl: 1h, lifecycle: Recurring, helm: {release: a}}", []string{"helm requires lifecycle: Once: change lifecycle, or remove helm"}},
 		"TemplateEmpty":    {templateKind(), "{template: {}}", []string{"spec.template: Invalid value", "a template needs something to clean: add targets or rules"}},

@@ -51,11 +51,6 @@ func TestAccepted(t *testing.T) {
 			spec: `{ttl: 1h, targets: [{name: some, reference: {apiGroup: apps, version: v1, kind: DEPLOYMENT, matchExpressions: [
 				{key: a, operator: In, values: [b]}, {key: a, operator: NotIn, values: [c]}, {key: a, operator: Exists}, {key: d, operator: DoesNotExist, values: []}]}, delete: true}]}`,
 		},
-		"AnyKind": {
-			reason: "All kinds are selected by annotations or labels.",
-			spec: `{lifecycle: Recurring, targets: [{name: a, reference: {kind: "*", hasAnnotation: janitor/ttl, excludeKinds: [secrets, "*.example.com"]}}, {name: b, reference: {kind: "*", hasAnyAnnotation: [a, b/c]}},
-				{name: c, reference: {kind: "*", matchLabels: {a: b}}}, {name: d, reference: {kind: "*", matchExpressions: [{key: a, operator: Exists}]}}]}`,
-		},
 		"Context": {
 			reason: "What is not deleted needs no selector.",
 			spec:   `{targets: [{name: nodes, reference: {version: v1, kind: Node}, onMissing: AsNull}], cloudEventSink: "https://sink/a?b"}`,
@@ -143,18 +138,10 @@ func TestRefused(t *testing.T) {
 
 		"ReferenceMissing": {`{targets: [{name: a}]}`, []string{"spec.targets[0].reference: Required value"}},
 		"VersionMissing":   {reference("kind: Pod"), []string{"spec.targets[0].reference: Invalid value:", "version is missing: write the API version of the kind, such as v1"}},
-		"AnyKindAll":       {reference(`kind: "*", matchLabels: {}`), []string{"needs hasAnnotation, or a label that the objects have"}},
-		"AnyKindNegative":  {reference(`kind: "*", matchExpressions: [{key: a, operator: DoesNotExist}]`), []string{"needs hasAnnotation, or a label that the objects have"}},
-		"AnyKindOfGroup":   {reference(`kind: "*", apiGroup: apps, hasAnnotation: a`), []string{"stands for all kinds: remove apiGroup, version, name and fieldSelector"}},
-		"AnyKindKey":       {reference(`kind: "*", hasAnnotation: "a=b"`), []string{"is not the key of an annotation"}},
-		"AnyKindKeys":      {reference(`kind: "*", hasAnyAnnotation: ["a=b"]`), []string{"has an entry that is not the key of an annotation"}},
-		"AnyKindBoth":      {reference(`kind: "*", hasAnnotation: a, hasAnyAnnotation: [b]`), []string{"hasAnnotation and hasAnyAnnotation exclude each other"}},
-		"AnyKindDelete":    {target(`reference: {kind: "*", hasAnnotation: a}, delete: true`), []string{"only rules act on the objects of kind"}},
-		"AnnotationOfOne":  {reference("version: v1, kind: Pod, hasAnnotation: a"), []string{"require kind: '*'"}},
 		"VersionWithGroup": {reference("version: apps/v1, kind: Deployment"), []string{"spec.targets[0].reference.version: Invalid value: \"apps/v1\": is not an API version: write the version alone, such as v1, and the group in apiGroup"}},
 		"GroupWithVersion": {reference("apiGroup: apps/v1, version: v1, kind: Deployment"), []string{"spec.targets[0].reference.apiGroup: Invalid value: \"apps/v1\": is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version"}},
 		"KindMissing":      {reference("version: v1"), []string{"spec.targets[0].reference.kind: Required value"}},
-		"KindStar":         {reference(`version: v1, kind: "*"`), []string{"stands for all kinds: remove apiGroup, version, name and fieldSelector"}},
+		"KindStar":         {reference(`kind: "*", matchLabels: {a: b}`), []string{"only a ClusterCleaner selects objects of kind: '*'"}},
 		"Subresource":      {reference("version: v1, kind: pods/status"), []string{"is not a kind: write one kind alone"}},
 		"NameWithSlash":    {reference("version: v1, kind: Pod, name: ns/a"), []string{"spec.targets[0].reference.name: Invalid value: \"ns/a\": is not the name of one object: write its metadata.name, without namespace or resource"}},
 		"NameDots":         {reference(`version: v1, kind: Pod, name: ".."`), []string{"is not the name of one object"}},

@@ -18,10 +18,10 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// stale is a spec that deletes what is labelled, of any kind.
-const stale = `{lifecycle: Recurring, targets: [{name: stale, reference: {kind: "*", matchLabels: {stage: stale}}}], rules: [{name: all, forEach: stale.items, when: "true", actions: [{delete: {}}]}]}`
+// stale is a spec that deletes what is labelled in a namespace, of any kind.
+const stale = `{lifecycle: Recurring, targets: [{name: stale, reference: {kind: "*", matchLabels: {stage: stale}, namespaces: [%s]}}], rules: [{name: all, forEach: stale.items, when: "true", actions: [{delete: {}}]}]}`
 
-// What the author may not clean stays: the webhook warns of it and the status names it. Without a right to any kind the Cleaner is refused.
+// What the author may not clean stays: the webhook warns of it and the status names it. Without a right to any kind the ClusterCleaner is refused.
 func TestAnyKindSkipsWhatTheAuthorMayNotClean(t *testing.T) {
 	e := shared
 	ns := e.namespace(t)
@@ -34,37 +34,44 @@ func TestAnyKindSkipsWhatTheAuthorMayNotClean(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nobody := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "nobody-" + ns}
-	e.grant(t, ns, "nobody", nobody, rule("*", "cleaner.vtex.dev", "cleaners"))
-	carol := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "carol-" + ns}
-	e.grant(t, ns, "carol", carol, configMapEditor()...)
+	create := rule("*", "cleaner.vtex.dev", "clustercleaners")
+	dave, carol := "dave-"+ns, "carol-"+ns
+	e.grant(t, "", dave, rbacv1.Subject{Kind: rbacv1.UserKind, Name: dave}, create)
+	e.grant(t, "", carol, rbacv1.Subject{Kind: rbacv1.UserKind, Name: carol}, create)
+	e.grant(t, ns, "carol", rbacv1.Subject{Kind: rbacv1.UserKind, Name: carol}, configMapEditor()...)
 
-	asNobody, _ := e.as(t, nobody.Name)
-	eventually(t, "a Cleaner without a kind is refused", func(ctx context.Context) string {
-		err := asNobody.Create(ctx, cleaner(t, ns, "refused", stale))
+	asDave, _ := e.as(t, dave)
+	eventually(t, "a ClusterCleaner without a kind is refused", func(ctx context.Context) string {
+		err := asDave.Create(ctx, object(t, "ClusterCleaner", "refused-"+ns, fmt.Sprintf(stale, ns)))
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), `no kind is left for target "stale"`) {
 			return ""
 		}
 		return fmt.Sprint(err)
 	})
 
-	asCarol, warned := e.as(t, carol.Name)
-	eventually(t, "a Cleaner with a kind is created", func(ctx context.Context) string {
-		if err := asCarol.Create(ctx, cleaner(t, ns, "c", stale)); err != nil {
+	asCarol, warned := e.as(t, carol)
+	cc := object(t, "ClusterCleaner", ns, fmt.Sprintf(stale, ns))
+	eventually(t, "a ClusterCleaner with a kind is created", func(ctx context.Context) string {
+		if err := asCarol.Create(ctx, cc.DeepCopy()); err != nil {
 			return err.Error() // the API server may not know her rights yet
 		}
 		return ""
 	})
+	t.Cleanup(func() {
+		if err := e.Delete(context.WithoutCancel(t.Context()), cc); err != nil {
+			t.Error(err)
+		}
+	})
 	if all := strings.Join(warned.warnings, "\n"); !strings.Contains(all, "kinds are skipped") {
 		t.Errorf("it warns: %s", all)
 	}
-	c := &v1alpha1.Cleaner{}
+	c := &v1alpha1.ClusterCleaner{}
 	eventually(t, "the ConfigMap goes, and the status names Services", func(ctx context.Context) string {
 		err := e.Get(ctx, client.ObjectKey{Namespace: ns, Name: "stale"}, &corev1.ConfigMap{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Sprint("the ConfigMap: ", err)
 		}
-		if err := e.Get(ctx, client.ObjectKey{Namespace: ns, Name: "c"}, c); err != nil {
+		if err := e.Get(ctx, client.ObjectKey{Name: ns}, c); err != nil {
 			return err.Error()
 		}
 		if k := c.Status.SkippedKinds; k != nil {

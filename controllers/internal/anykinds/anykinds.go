@@ -102,7 +102,7 @@ type found struct {
 
 // FindKinds returns the kinds that a query of a target stands for, and which are skipped.
 func (k *Kinds) FindKinds(ctx context.Context, q *snapshot.Query) ([]anykind.Kind, []anykind.Skipped, error) {
-	key := strings.Join([]string{q.Namespace, strings.Join(q.Namespaces.Names, " "), fmt.Sprint(q.Namespaces.SelectsAll()), strings.Join(q.ExceptKinds, " "), q.Labels.String(), q.Annotations}, "\n")
+	key := makeKey(q)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	known := k.found[key]
@@ -110,13 +110,18 @@ func (k *Kinds) FindKinds(ctx context.Context, q *snapshot.Query) ([]anykind.Kin
 		known = &found{}
 		known.kinds, known.skipped, known.err = k.findKinds(ctx, q)
 		if known.err == nil {
-			known.err = k.finder.selections.add(k, q.Labels.String()+"\n"+q.Annotations, len(known.kinds))
+			known.err = k.finder.selections.add(k, key, selection{q.Labels.String() + "\n" + q.Annotations, known.kinds})
 		}
 		if ctx.Err() == nil {
 			k.found[key] = known
 		}
 	}
 	return known.kinds, known.skipped, known.err
+}
+
+// makeKey names a query among those of a Cleaner.
+func makeKey(q *snapshot.Query) string {
+	return strings.Join([]string{q.Namespace, strings.Join(q.Namespaces.Names, " "), fmt.Sprint(q.Namespaces.SelectsAll()), strings.Join(q.ExceptKinds, " "), q.Labels.String(), q.Annotations}, "\n")
 }
 
 // ExpandQuery returns what the operator watches for the query of a target: of all kinds a query for each, and the definitions of kinds, so that the
@@ -127,8 +132,8 @@ func (k *Kinds) ExpandQuery(ctx context.Context, q *snapshot.Query) []snapshot.Q
 	}
 	all := []snapshot.Query{served.NewDefinitionQuery("")}
 	kinds, _, err := k.FindKinds(ctx, q)
-	if err != nil { // the read of the target says so
-		return all
+	if err != nil { // the read of the target says so, and what is watched stays
+		kinds = k.finder.selections.findLast(k, makeKey(q))
 	}
 	for i := range kinds {
 		all = append(all, q.OfKind(&kinds[i]))
@@ -154,6 +159,11 @@ func (k *Kinds) findKinds(ctx context.Context, q *snapshot.Query) (kinds []anyki
 	if err != nil {
 		return nil, nil, err
 	}
+	defer func() {
+		if err != nil {
+			k.until = monotime.ChooseEarlier(k.until, f.Clock.Now().Add(rights.RetryAfter))
+		}
+	}()
 	namespace := q.FindReviewedNamespace()
 	kinds, denied, err := f.splitByOwn(ctx, anykind.SelectKinds(all, q.Request()), namespace, k.listOwnVerbs())
 	if err != nil {

@@ -10,18 +10,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/vtex/cleaner/controllers/anykind"
 )
 
 const (
-	// maxWatches is how many watches targets of all kinds may take together: one for each kind of each selection. Cleaners with the same labels
-	// and annotation share theirs.
+	// maxWatches is how many watches targets of all kinds may take together: one for each kind of each selection. ClusterCleaners with the same
+	// labels and annotations share theirs.
 	maxWatches = 4096
 	// forgetAfter is when the selections of a Cleaner are forgotten that has not been evaluated. Each is, once an hour.
 	forgetAfter = 2 * time.Hour
 )
 
-// selections counts the watches that targets of all kinds take. If there are too many, the namespaces that take more than their share are refused
-// more.
+// selections know the kinds that targets of all kinds stood for when they were found last, and count the watches that it takes.
 type selections struct {
 	clock clock.PassiveClock
 
@@ -29,58 +30,78 @@ type selections struct {
 	of map[types.NamespacedName]*selected
 }
 
-// selected is what one Cleaner selects: for each selection how many kinds.
+// selected is what one Cleaner selects, by its queries.
 type selected struct {
-	kinds map[string]int
-	pass  *Kinds
-	at    time.Time
+	found map[string]selection
+	// before is what it selected in the pass before this one.
+	before map[string]selection
+	pass   *Kinds
+	at     time.Time
+}
+
+// selection are the kinds of one query.
+type selection struct {
+	// watch is what the watches of the query select by.
+	watch string
+	kinds []anykind.Kind
 }
 
 func newSelections(c clock.PassiveClock) *selections {
 	return &selections{clock: c, of: map[types.NamespacedName]*selected{}}
 }
 
-// add notes that a Cleaner selects, in a pass, objects of so many kinds. It is an error if that takes too many watches.
-func (s *selections) add(pass *Kinds, selection string, kinds int) error {
+// add notes what a query of a Cleaner selects in a pass. It is an error if all together take too many watches.
+func (s *selections) add(pass *Kinds, query string, found selection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, cleaner := s.clock.Now(), pass.subjects.Cleaner
-	own := s.of[cleaner]
-	if own == nil || own.pass != pass { // a later pass, which names all that it selects
-		own = &selected{kinds: map[string]int{}, pass: pass, at: now}
-		s.of[cleaner] = own
-	}
-	own.kinds[selection] = kinds
-	total, taken, namespaces := s.count(cleaner.Namespace, now)
-	if total <= maxWatches || taken <= maxWatches/namespaces {
+	now := s.clock.Now()
+	own := s.begin(pass, now)
+	own.found[query] = found
+	total := s.countWatches(now)
+	if total <= maxWatches {
 		return nil
 	}
-	delete(own.kinds, selection)
-	return fmt.Errorf("the targets of kind \"*\" of all Cleaners would take %d watches, and at most %d are allowed, in equal shares for namespaces: select by a label or annotation that other Cleaners select by too, or leave out kinds with excludeKinds", total, maxWatches)
+	delete(own.found, query)
+	return fmt.Errorf("the targets of kind \"*\" of all ClusterCleaners would take %d watches, and at most %d are allowed: select by labels or annotations that other ClusterCleaners select by too, or leave out kinds with excludeKinds", total, maxWatches)
 }
 
-// count returns how many watches there are, how many of them those of a namespace take, and how many namespaces have some. It forgets Cleaners
-// that are not evaluated any longer.
-func (s *selections) count(namespace string, now time.Time) (total, taken, namespaces int) {
-	all, own, names := map[string]int{}, map[string]int{}, map[string]bool{}
+// begin returns what a Cleaner selects in a pass, which names all that it selects.
+func (s *selections) begin(pass *Kinds, now time.Time) *selected {
+	own := s.of[pass.subjects.Cleaner]
+	if own == nil {
+		own = &selected{}
+		s.of[pass.subjects.Cleaner] = own
+	}
+	if own.pass != pass {
+		own.found, own.before, own.pass, own.at = map[string]selection{}, own.found, pass, now
+	}
+	return own
+}
+
+// findLast returns the kinds of a query as a pass before this one found them; nil if none has.
+func (s *selections) findLast(pass *Kinds, query string) []anykind.Kind {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := s.begin(pass, s.clock.Now())
+	last := own.before[query]
+	own.found[query] = last // for the next pass, which may fail too
+	return last.kinds
+}
+
+// countWatches returns how many watches there are. It forgets Cleaners that are not evaluated any longer.
+func (s *selections) countWatches(now time.Time) (total int) {
+	all := map[string]int{}
 	for cleaner, of := range s.of {
 		if now.Sub(of.at) >= forgetAfter {
 			delete(s.of, cleaner)
 			continue
 		}
-		for selection, kinds := range of.kinds {
-			all[selection] = max(all[selection], kinds)
-			if cleaner.Namespace == namespace {
-				own[selection] = max(own[selection], kinds)
-			}
-			names[cleaner.Namespace] = true
+		for _, one := range of.found {
+			all[one.watch] = max(all[one.watch], len(one.kinds))
 		}
 	}
 	for _, kinds := range all {
 		total += kinds
 	}
-	for _, kinds := range own {
-		taken += kinds
-	}
-	return total, taken, max(len(names), 1)
+	return total
 }

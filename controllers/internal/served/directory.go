@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +31,8 @@ const (
 	// firstLook and lastLook bound the wait until a kind is looked for again whose definition is there and that is not served yet, doubled each
 	// time.
 	firstLook, lastLook = time.Second, 5 * time.Minute
+	// fetchTimeout is how long the API server may take to list all kinds.
+	fetchTimeout = 10 * time.Second
 )
 
 // Directory knows all kinds that an API server serves. It is safe for concurrent use.
@@ -39,7 +40,8 @@ type Directory struct {
 	discovery AllResources
 	clock     clock.PassiveClock
 
-	mu sync.Mutex
+	// turn is held by the one who asks or reads what follows.
+	turn chan struct{}
 	// of sums up the definitions that there were when the kinds were listed.
 	of    [sha256.Size]byte
 	kinds []anykind.Kind
@@ -51,15 +53,19 @@ type Directory struct {
 
 // NewDirectory returns a Directory that asks through a client.
 func NewDirectory(c clock.PassiveClock, d AllResources) *Directory {
-	return &Directory{discovery: d, clock: c}
+	return &Directory{discovery: d, clock: c, turn: make(chan struct{}, 1)}
 }
 
 // ListKinds returns all kinds that may be cleaned by targets of all kinds, the groups whose kinds are not known, and until when that serves. It asks
 // again when the definitions have changed, which are the CustomResourceDefinitions as they are watched.
 func (d *Directory) ListKinds(ctx context.Context, definitions observed.Target) (kinds []anykind.Kind, unknown []schema.GroupResource, until time.Time, err error) {
 	of := sumDefinitions(definitions)
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	select {
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
+	case <-ctx.Done():
+		return nil, nil, d.clock.Now().Add(firstLook), fmt.Errorf("cannot list the kinds that the API server serves: another Cleaner waits for it: %w", ctx.Err())
+	}
 	now := d.clock.Now()
 	if d.until.IsZero() || d.of != of || !now.Before(d.until) {
 		if d.of != of {
@@ -86,6 +92,8 @@ func sumDefinitions(definitions observed.Target) [sha256.Size]byte {
 func (d *Directory) fetchKinds(ctx context.Context, definitions observed.Target, now time.Time) error {
 	var lists []*metav1.APIResourceList
 	var err error
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
 	if p := contain.CatchPanic(func() { lists, err = d.discovery.ServerPreferredResourcesWithContext(ctx) }); p != nil {
 		err = p
 	}

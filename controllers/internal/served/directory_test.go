@@ -124,6 +124,36 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// Who waits for a list of kinds that another has asked for waits no longer than it has time.
+func TestDirectoryThatHangs(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	d := NewDirectory(clocktesting.NewFakeClock(time.Now()), hanging{asked, answer})
+	first := make(chan error)
+	go func() {
+		_, _, _, err := d.ListKinds(t.Context(), definitions())
+		first <- err
+	}()
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, _, err := d.ListKinds(ctx, definitions()); !errors.Is(err, context.Canceled) {
+		t.Errorf("it waited for the other: %v", err)
+	}
+	close(answer)
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "empty list") {
+		t.Errorf("the other: %v", err)
+	}
+}
+
+// hanging answers when it is let.
+type hanging struct{ asked, answer chan struct{} }
+
+func (h hanging) ServerPreferredResourcesWithContext(context.Context) ([]*metav1.APIResourceList, error) {
+	close(h.asked)
+	<-h.answer
+	return nil, nil
+}
+
 // nothing serves no kinds.
 type nothing struct{}
 

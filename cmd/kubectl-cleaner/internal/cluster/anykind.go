@@ -33,7 +33,7 @@ var errMetadataOnly = errors.New("of the objects of kind \"*\" only the metadata
 
 // NameKinds returns the kinds that a target of kind "*" stands for, as far as its reference tells, and at most so many as the operator reviews.
 func NameKinds(kinds []anykind.Kind, t *v1alpha1.ClusterTarget) []validation.NamedResource {
-	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, anykind.NewRequest(t, true)))
+	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, anykind.NewRequest(t)))
 	return rights.NameKinds(within)
 }
 
@@ -58,13 +58,13 @@ func (c *Client) addAnyKinds(ctx context.Context, world *snapshot.Objects, of *m
 	for i := range kinds {
 		k := &kinds[i]
 		selected := slices.ContainsFunc(of.Work.Targets, func(t v1alpha1.ClusterTarget) bool {
-			return t.IsOfAnyKind() && len(anykind.SelectKinds(kinds[i:i+1], anykind.NewRequest(&t, of.Work.Cluster))) > 0
+			return t.IsOfAnyKind() && len(anykind.SelectKinds(kinds[i:i+1], anykind.NewRequest(&t))) > 0
 		})
 		if !selected || done[k.GroupVersionResource] {
 			continue
 		}
 		world.AddKind(k.GroupVersion(), metav1.APIResource{Name: k.Resource, Kind: k.Kind, Namespaced: k.Namespaced})
-		if err := c.addMetadata(ctx, world, of, k, shown); err != nil {
+		if err := c.addMetadata(ctx, world, k, shown); err != nil {
 			return err
 		}
 	}
@@ -72,15 +72,11 @@ func (c *Client) addAnyKinds(ctx context.Context, world *snapshot.Objects, of *m
 }
 
 // addMetadata reads the metadata of the objects of a kind. One that cannot be read is skipped, as the operator does.
-func (c *Client) addMetadata(ctx context.Context, world *snapshot.Objects, of *manifests.Cleaner, k *anykind.Kind, shown *progress.Line) error {
-	namespace := ""
-	if k.Namespaced {
-		namespace = of.Owner.GetNamespace()
-	}
-	scope := snapshot.DescribeScope(k.GroupResource(), k.Namespaced, namespace, "")
+func (c *Client) addMetadata(ctx context.Context, world *snapshot.Objects, k *anykind.Kind, shown *progress.Line) error {
+	scope := snapshot.DescribeScope(k.GroupResource(), k.Namespaced, "", "")
 	shown.BeginStage("Reading %s", scope)
 	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return c.metadata.Resource(k.GroupVersionResource).Namespace(namespace).List(ctx, o)
+		return c.metadata.Resource(k.GroupVersionResource).List(ctx, o)
 	}).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
