@@ -125,6 +125,7 @@ func buildVersion1() []cel.EnvOption {
 		library.Conditions(),
 		library.Durations(),
 		library.Index(),
+		library.Shorthands(),
 		library.JSON(),
 		library.Network(),
 		library.Objects(),
