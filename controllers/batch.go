@@ -166,7 +166,7 @@ func (b *batch) carryBatch(ctx context.Context, first plan.Plan) (acted bool, ob
 	case err != nil, obstacle.Reason != "", len(todo.Steps) == 0:
 		return false, obstacle, err
 	case b.pass.isDryRun():
-		b.executor.rehearseSteps(ctx, b.reportAlone(todo.Steps), b.marks)
+		b.executor.rehearseSteps(ctx, b.reportAlone(ctx, todo.Steps), b.marks)
 		return true, reportedPlan{}, nil
 	}
 	if todo, err = b.recordBatch(ctx, todo); err != nil {
@@ -388,7 +388,7 @@ func (b *batch) carrySteps(ctx context.Context, first, todo plan.Plan) (acted bo
 			b.pass.mem.run.RecordAnswer(i, *a, b.pass.r.clock.Now())
 		}
 	}
-	b.pass.journal.TellSteps(b.executor.acted)
+	b.pass.journal.TellSteps(ctx, b.executor.acted)
 	if b.executor.unsent && len(b.executor.acted) == 0 {
 		return false, cleanerstore.ErrOutdated
 	}

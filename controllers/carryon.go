@@ -377,7 +377,7 @@ func (o *openRun) actOnRows(ctx context.Context, rows []int) error {
 	}
 	c := f.executor.runCourse(ctx, f.courseOfRows(), f)
 	f.settleRows(c, nil)
-	f.executor.pass.journal.TellSteps(f.executor.acted)
+	f.executor.pass.journal.TellSteps(ctx, f.executor.acted)
 	if f.executor.unsent {
 		return cleanerstore.ErrOutdated
 	}

@@ -235,12 +235,21 @@ type pass struct {
 	recurrence *recurrence
 }
 
+// newMedia returns where the operator reports what it does for a Cleaner.
+func (r *CleanerReconciler) newMedia() *actionlog.Media {
+	m := &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}
+	if r.opts.ObjectEvents {
+		m.Kinds = r.resolver
+	}
+	return m
+}
+
 // newPass begins a pass over a Cleaner as it was read.
 func newPass(r *CleanerReconciler, c v1alpha1.Owner, key types.NamespacedName, a resolvedspec.Assignment, mem *memory) *pass {
 	s := cleanerstore.New(&cleanerstore.API{Client: r.client, Live: r.live, Lease: mem.tenure, Clock: r.clock}, key, c, &mem.persisted)
 	p := &pass{
 		r: r, store: s, triggers: triggers.New(s, a.Work, r.opts.newTriggerPolicy(), &mem.triggers), assignment: a, mem: mem,
-		journal: actionlog.New(s, &actionlog.Media{Recorder: r.recorder, Metrics: r.metrics, Clock: r.clock}, &mem.journal),
+		journal: actionlog.New(s, r.newMedia(), &mem.journal),
 		share:   r.turns.BeginPass(key), ends: r.clock.Now().Add(passLimit),
 	}
 	p.reads = passreads.New(p.share, r.clock)

@@ -25,7 +25,7 @@ func (p *pass) isDryRun() bool { return p.store.Draft.Common().Mode == v1alpha1.
 
 // reportAlone carries out the reports that come after no action: they change nothing. It returns the other steps, which are only
 // rehearsed.
-func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
+func (b *batch) reportAlone(ctx context.Context, steps []plan.Step) (left []plan.Step) {
 	for i := range steps {
 		if s := &steps[i]; s.IsAlone() {
 			b.executor.recordOutcome(s, actuate.NewDone(""))
@@ -33,7 +33,7 @@ func (b *batch) reportAlone(steps []plan.Step) (left []plan.Step) {
 			left = append(left, *s)
 		}
 	}
-	b.pass.journal.TellSteps(b.executor.acted)
+	b.pass.journal.TellSteps(ctx, b.executor.acted)
 	return left
 }
 

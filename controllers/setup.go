@@ -77,6 +77,8 @@ type Options struct {
 	DefaultServiceAccount string
 	// RequireServiceAccount refuses Cleaners for which the operator would act as itself.
 	RequireServiceAccount bool
+	// ObjectEvents has the objects that are cleaned get Events too.
+	ObjectEvents bool
 	// MinInterval is how long after an evaluation of a Cleaner the next one may follow.
 	MinInterval time.Duration
 	// Settle is how long deleted objects may take to go before a run continues without them.

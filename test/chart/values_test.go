@@ -95,6 +95,7 @@ manager:
   enableHTTP2: true
   minInterval: 2s
   settle: 5m
+  objectEvents: false
   finishGrace: 1m30s
   maxClockSkew: 0s
   shutdownTimeout: 20s

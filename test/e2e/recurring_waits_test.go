@@ -304,6 +304,33 @@ func TestRulesAsAServiceAccount(t *testing.T) {
 	}
 }
 
+// An object that is cleaned has an Event that says by whom, by which rule, and why.
+func TestTheObjectHasAnEvent(t *testing.T) {
+	l := parallel(t)
+	l.labelled(nil, "a")
+	cm := &corev1.ConfigMap{}
+	if err := l.Get(l.ctx, client.ObjectKey{Namespace: l.ns, Name: "a"}, cm); err != nil {
+		t.Fatal(err)
+	}
+	l.apply(cleanerYAML("c", stays("", shopMaps+takeAll)))
+	l.leaves()
+	list := &eventsv1.EventList{}
+	l.eventually("an Event says so", func() string {
+		if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
+			return err.Error()
+		}
+		said := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != cm.UID })
+		if len(said) != 1 {
+			return fmt.Sprintf("there are %d", len(said))
+		}
+		e := said[0]
+		if e.Regarding.Kind != "ConfigMap" || e.Reason != "Deleted" || e.Related == nil || e.Related.Kind != "Cleaner" || e.Related.Name != "c" || !strings.HasPrefix(e.Note, "deleted by Cleaner "+l.ns+"/c (") {
+			return fmt.Sprintf("it is %+v", e)
+		}
+		return ""
+	})
+}
+
 // What happens again is one Event, which counts it, though the Cleaner's status has changed in between.
 func TestEventsBecomeASeries(t *testing.T) {
 	l := parallel(t)
@@ -316,7 +343,7 @@ func TestEventsBecomeASeries(t *testing.T) {
 			if err := l.List(l.ctx, list, client.InNamespace(l.ns)); err != nil {
 				return err.Error()
 			}
-			said := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason != "Deleted" })
+			said := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason != "Deleted" || e.Regarding.Name != "c" })
 			if len(said) != 1 {
 				return fmt.Sprintf("there are %d", len(said))
 			}

@@ -221,6 +221,9 @@ they stand in bindings and in rules, but for the API server's own Service, and t
 {{- with .settle }}
 - --settle={{ . }}
 {{- end }}
+{{- if not .objectEvents }}
+- --object-events=false
+{{- end }}
 {{- with .finishGrace }}
 - --finish-grace={{ . }}
 {{- end }}

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -36,6 +37,8 @@ const (
 	namesInEvent = 5
 	// EventsOfPass is how many Events a pass makes before those of one reason and action share one.
 	EventsOfPass = 16
+	// objectEvents is how many objects a pass may act on for each of them to have an Event of its own.
+	objectEvents = 10
 	// actionBytes is about how much memory an action takes without its texts.
 	actionBytes = 128
 	// usualActions is the memory that the actions in a status take for most Cleaners. It is not counted.
@@ -108,6 +111,10 @@ type Media struct {
 	Recorder interface{ RecordEvent(e events.Event) }
 	Metrics  *metrics.Metrics
 	Clock    clock.PassiveClock
+	// Kinds knows the kinds of objects that are to have Events of their own; nil: none are.
+	Kinds interface {
+		FindKind(ctx context.Context, resource schema.GroupVersionResource) string
+	}
 }
 
 // Journal tells people what is done for a Cleaner: Events, counters, and what its status shows.
@@ -117,6 +124,9 @@ type Journal struct {
 	mem *Memory
 	// notes are what Events are to say, in the order of their beginnings.
 	notes []*note
+	// objects are Events about what was acted on, and acted is on how many objects the pass has.
+	objects []events.Event
+	acted   int
 }
 
 // New is about one Cleaner.
@@ -216,20 +226,59 @@ func (p *Journal) NoteEvent(kind, reason, action, format string, args ...any) {
 
 // RecordEvents has the Events of a pass written.
 func (p *Journal) RecordEvents() {
-	c := p.of.Stored
 	for _, n := range p.notes {
 		e := n.composeEvent()
-		e.Regarding = corev1.ObjectReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(),
-			UID: c.GetUID(), ResourceVersion: c.GetResourceVersion(),
-		}
+		e.Regarding = referTo(p.of.Stored)
 		p.To.Recorder.RecordEvent(e)
 	}
-	p.notes = nil
+	for _, e := range p.objects {
+		p.To.Recorder.RecordEvent(e)
+	}
+	p.notes, p.objects, p.acted = nil, nil, 0
+}
+
+// referTo refers to a Cleaner.
+func referTo(c v1alpha1.Owner) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindOf(c), Namespace: c.GetNamespace(), Name: c.GetName(),
+		UID: c.GetUID(), ResourceVersion: c.GetResourceVersion(),
+	}
 }
 
 // TellSteps tells of each rule and verb of a batch.
-func (p *Journal) TellSteps(steps []plan.Step) { p.tellAs(steps, false) }
+func (p *Journal) TellSteps(ctx context.Context, steps []plan.Step) {
+	p.tellAs(steps, false)
+	p.tellObjects(ctx, steps)
+}
+
+// tellObjects tells those who look at an object what was done to it, as long as a pass acts on few. Of Events it tells nothing: a rule that
+// deletes them would never end.
+func (p *Journal) tellObjects(ctx context.Context, steps []plan.Step) {
+	for i := range steps {
+		s := &steps[i]
+		if p.To.Kinds == nil || !s.IsChange() || s.Object.Resource.Resource == "events" {
+			continue
+		}
+		if p.acted++; p.acted > objectEvents {
+			p.objects = nil
+			return
+		}
+		kind, owner, w := p.To.Kinds.FindKind(ctx, s.Object.Resource), referTo(p.of.Stored), wordsOf(s.Verb)
+		if kind == "" {
+			continue
+		}
+		text := fmt.Sprintf("%s by %s %s (%s)", w.result, owner.Kind, strings.TrimPrefix(owner.Namespace+"/"+owner.Name, "/"), s.Rule)
+		if s.Reason != "" {
+			text += ": " + s.Reason
+		}
+		p.objects = append(p.objects, events.Event{
+			Regarding: corev1.ObjectReference{
+				APIVersion: s.Object.Resource.GroupVersion().String(), Kind: kind, Namespace: s.Object.Namespace, Name: s.Object.Name, UID: s.Object.UID,
+			},
+			Related: owner, Type: corev1.EventTypeNormal, Reason: w.reason, Action: w.action, Note: sanitize.CleanText(text),
+		})
+	}
+}
 
 // TellDryRun tells what would be done.
 func (p *Journal) TellDryRun(steps []plan.Step) { p.tellAs(steps, true) }

@@ -158,7 +158,7 @@ func TestTellSteps(t *testing.T) {
 	report.Verb, report.Reason, report.Rule = plan.VerbReport, "", "old"
 	steps = append(steps, report)
 	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
-	j.TellSteps(steps)
+	j.TellSteps(t.Context(), steps)
 	j.TellDryRun(steps[:1])
 	j.TellLoop(&steps[0])
 	j.RecordEvents()
@@ -174,12 +174,59 @@ func TestTellSteps(t *testing.T) {
 	}
 }
 
+// podKinds knows the kinds of Pods and Events.
+type podKinds struct{}
+
+// FindKind returns a kind.
+func (podKinds) FindKind(_ context.Context, r schema.GroupVersionResource) string {
+	return map[string]string{"pods": "Pod", "events": "Event"}[r.Resource]
+}
+
+// Each object says what was done to it, as long as a pass acts on few; and nothing is said of what was only reported, of Events, and of what has no
+// known kind.
+func TestTellObjects(t *testing.T) {
+	report, event, unknown, namespaced := deletePod("reported"), deletePod("event"), deletePod("unknown"), deletePod("a")
+	report.Verb, event.Object.Resource.Resource, unknown.Object.Resource.Resource = plan.VerbReport, "events", "gadgets"
+	evicted := deletePod("b")
+	evicted.Verb, evicted.Reason = plan.VerbEvict, ""
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	tell := func(steps ...plan.Step) []string {
+		to.heard = nil
+		j.TellSteps(t.Context(), steps)
+		j.RecordEvents()
+		return slices.DeleteFunc(to.heard, func(heard string) bool { return strings.HasPrefix(heard, "c ") })
+	}
+	if got := tell(namespaced); len(got) > 0 {
+		t.Errorf("although it is switched off, it says %q", got)
+	}
+	j.To.Kinds = podKinds{}
+	want := []string{
+		"a Normal Deleted Delete: deleted by Cleaner shop/c (done): it is done", "b Normal Evicted Evict: evicted by Cleaner shop/c (done)",
+	}
+	for range 2 { // in each pass
+		if got := tell(report, event, unknown, namespaced, evicted); !slices.Equal(got, want) {
+			t.Errorf("it says %q", got)
+		}
+	}
+	many := make([]plan.Step, 0, objectEvents+1)
+	for n := range objectEvents {
+		many = append(many, deletePod(fmt.Sprint("p", n)))
+	}
+	if got := tell(many...); len(got) != objectEvents {
+		t.Errorf("of %d it says %q", objectEvents, got)
+	}
+	j.TellSteps(t.Context(), many[:1])
+	if got := tell(many...); len(got) > 0 {
+		t.Errorf("of more it says %q", got)
+	}
+}
+
 // Of a finalizer it is said what is removed from which objects, and of an object what has become of it.
 func TestTellFinalizers(t *testing.T) {
 	step := deletePod("a")
 	step.Verb, step.Reason = plan.VerbRemoveFinalizer, ""
 	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
-	j.TellSteps([]plan.Step{step})
+	j.TellSteps(t.Context(), []plan.Step{step})
 	j.TellDryRun([]plan.Step{step})
 	j.RecordEvents()
 	want := []string{

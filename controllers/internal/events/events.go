@@ -38,7 +38,8 @@ const reporter = "cleaner"
 
 // Event is one report about an object. An Event that repeats, in everything but the object's version, is counted and not written again.
 type Event struct {
-	Regarding                  corev1.ObjectReference
+	// Regarding is what it is about, and Related another object that it names; without a Kind: none.
+	Regarding, Related         corev1.ObjectReference
 	Type, Reason, Action, Note string
 }
 
@@ -96,11 +97,15 @@ func (r *Recorder) newEvent(e Event, now time.Time) *eventsv1.Event {
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		name = fmt.Sprintf("%s.%x", reporter, r.named)
 	}
+	var related *corev1.ObjectReference
+	if e.Related.Kind != "" {
+		related = &e.Related
+	}
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: cmp.Or(e.Regarding.Namespace, metav1.NamespaceDefault), Name: name},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: r.instance,
-		Regarding: e.Regarding, Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Note,
+		Regarding: e.Regarding, Related: related, Type: e.Type, Reason: e.Reason, Action: e.Action, Note: e.Note,
 	}
 }
 

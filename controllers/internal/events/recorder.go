@@ -47,7 +47,7 @@ func (r *Recorder) NeedLeaderElection() bool { return true }
 // RecordEvent queues an Event and returns immediately.
 func (r *Recorder) RecordEvent(e Event) {
 	now, id := r.clock.Now(), e
-	id.Regarding.ResourceVersion = ""
+	id.Regarding.ResourceVersion, id.Related.ResourceVersion = "", ""
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {

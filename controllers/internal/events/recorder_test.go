@@ -186,6 +186,7 @@ func (d *desk) shows(note string, count int32) {
 func about(namespace, name, version, note string) Event {
 	return Event{
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: "uid", ResourceVersion: version},
+		Related:   corev1.ObjectReference{Kind: "Cleaner", Name: "c", ResourceVersion: version},
 		Type:      corev1.EventTypeNormal, Reason: "Deleted", Action: "Delete", Note: note,
 	}
 }
@@ -196,7 +197,7 @@ func TestAnEventAndItsSeries(t *testing.T) {
 	d.RecordEvent(about("shop", "a", "1", "gone"))
 	d.shows("gone", 1)
 	for name, e := range d.stored {
-		if e.Namespace != "shop" || !strings.HasPrefix(name, "a.") || e.Regarding.UID != "uid" || e.Regarding.ResourceVersion != "1" || e.ReportingController != "cleaner" ||
+		if e.Namespace != "shop" || !strings.HasPrefix(name, "a.") || e.Regarding.UID != "uid" || e.Regarding.ResourceVersion != "1" || e.Related.Name != "c" || e.ReportingController != "cleaner" ||
 			e.ReportingInstance == "" || e.Reason != "Deleted" || e.Action != "Delete" || e.Type != "Normal" || e.EventTime.IsZero() || e.Series != nil {
 			t.Errorf("the Event is %+v", e)
 		}

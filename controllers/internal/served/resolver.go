@@ -116,6 +116,15 @@ func (r *Resolver) resolveWith(ctx context.Context, group, version, kind string,
 	}
 }
 
+// FindKind returns the kind of a resource as the API server writes it; empty if that is not known.
+func (r *Resolver) FindKind(ctx context.Context, resource schema.GroupVersionResource) string {
+	found, state, _ := r.Resolve(ctx, resource.Group, resource.Version, resource.Resource)
+	if state != observed.Complete || found.GVR != resource {
+		return ""
+	}
+	return found.Kind
+}
+
 // InvalidateGroup forgets the answers about a group.
 func (r *Resolver) InvalidateGroup(group string) {
 	r.mu.Lock()

@@ -77,6 +77,16 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// A resource has its own kind, and none that only another of its group version has.
+func TestFindKind(t *testing.T) {
+	r := NewResolver(clocktesting.NewFakePassiveClock(time.Now()), &discoveryFunc{answer: func(context.Context) ([]metav1.APIResource, error) { return served(), nil }}, time.Minute)
+	for resource, want := range map[string]string{"services": "Service", "nodemetrics": "NodeMetrics", "service": "", "routes": ""} {
+		if got := r.FindKind(t.Context(), schema.GroupVersionResource{Group: "g", Version: "v1", Resource: resource}); got != want {
+			t.Errorf("the kind of %s is %q, want %q", resource, got, want)
+		}
+	}
+}
+
 func failing(err error) func(context.Context) ([]metav1.APIResource, error) {
 	return func(context.Context) ([]metav1.APIResource, error) { return nil, err }
 }
