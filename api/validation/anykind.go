@@ -26,7 +26,7 @@ var (
 	excludedKind  = regexp.MustCompile(`^([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?|\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// checkAnyKindOwner checks that targets of kind "*" are those of a ClusterCleaner that stays: a kind that cannot be read for a while is read the next
+// checkAnyKindOwner checks that targets of kind "*" are those of a Recurring ClusterCleaner: a kind that cannot be read for a while is read the next
 // time. Of one namespace they would watch kinds of the whole cluster.
 func checkAnyKindOwner(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	for i := range spec.Targets {

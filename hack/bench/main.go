@@ -124,7 +124,7 @@ type measurement struct {
 func measurements() []measurement {
 	return []measurement{
 		{"reaction", reaction}, {"beside", beside}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
-		{"evaluation", evaluation}, {"ended", ended}, {"confirmations", confirmations}, {"replicas", replicas}, {"pods", pods}, {"cleaners", crowdedCleaners},
+		{"evaluation", evaluation}, {"ended", ended}, {"confirmations", confirmations}, {"replicas", replicas}, {"pods", pods}, {"cleaners", crowdedCleaners}, {"anykind", anyKind},
 	}
 }
 
