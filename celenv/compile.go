@@ -145,7 +145,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 			b.addInvalid(fmt.Sprintf("targets[%d].name", i), target.Name, "is a built-in name of expressions: choose another name")
 			continue
 		}
-		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), expr.LookUpLabels(target.ListSureLabels())
+		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), expr.LookUpMetadata(target.ListSureLabels(), target.ListSureAnnotations())
 		if target.IsIncluded() {
 			names = append(names, target.Name)
 		}

@@ -63,6 +63,9 @@ func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, wor
 		if len(left) == 0 {
 			return nil, fmt.Sprintf("spec.targets[%d].reference.kind: no kind is left for target %q: %s", i, t.Name, describeSkipped(skipped)), nil
 		}
+		if unknown := anykind.FindUnknown(kinds, t.Reference.ExcludeKinds); len(unknown) > 0 {
+			warnings = append(warnings, fmt.Sprintf("spec.targets[%d].reference.excludeKinds: no kind that could be selected has the name %s: write the resource in full, such as configmaps or deployments.apps", i, strings.Join(unknown, ", ")))
+		}
 		if len(skipped) > 0 {
 			warnings = append(warnings, fmt.Sprintf("spec.targets[%d].reference.kind: %d kinds are skipped: %s", i, len(skipped), describeSkipped(skipped)))
 		}
@@ -84,7 +87,7 @@ func (r *kindReview) reviewTarget(ctx context.Context, t *v1alpha1.ClusterTarget
 		return own.MayHave(k, needed)
 	})
 	skipped = anykind.Skip(denied, "the operator is not allowed to "+rights.DescribeVerbs(needed))
-	left, over := bound.Take(left)
+	left, over := bound.Take(left, len(t.Reference.Namespaces), at)
 	skipped = append(skipped, over...)
 	left, denied, err = rights.SplitKinds(ctx, left, at, verbs, r.ask)
 	return left, append(skipped, anykind.Skip(denied, fmt.Sprintf("user %q is not allowed to %s", r.user.User, rights.DescribeVerbs(verbs)))...), err

@@ -126,6 +126,10 @@ func TestAnyKindIsReviewedKindByKind(t *testing.T) {
 			c.Spec.Targets[0].Reference.ExcludeKinds = []string{"secrets", "configmaps"}
 		},
 			want: `Forbidden: spec.targets[0].reference.kind: no kind is left for target "stale": excludeKinds leaves out all kinds (ClusterCleaner of cleaner.vtex.dev c)`},
+		"ExcludedByAShortName": {rights: []string{"*"}, own: everyRule, kinds: manyKinds{}, change: func(c *v1alpha1.ClusterCleaner) {
+			c.Spec.Targets[0].Reference.ExcludeKinds = []string{"secrets", "cm"}
+		},
+			want: "allowed spec.targets[0].reference.excludeKinds: no kind that could be selected has the name cm: write the resource in full, such as configmaps or deployments.apps"},
 		"OperatorMayNot": {rights: []string{"*"}, own: ownRules{{Verbs: []string{"list", "watch", "delete"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}, kinds: manyKinds{},
 			want: "allowed spec.targets[0].reference.kind: 1 kinds are skipped: the operator is not allowed to list and watch and delete secrets"},
 		"DiscoveryAway": {rights: []string{"*"}, own: everyRule, kinds: manyKinds{more: -1}, want: "ServiceUnavailable: cannot list the kinds that the API server serves: the API server is away: try again"},
@@ -170,7 +174,7 @@ func TestReviewsOfAnyKindAreBounded(t *testing.T) {
 		all = append(all, fmt.Sprintf("delete kinds%03d", n), fmt.Sprintf("list kinds%03d", n))
 	}
 	got, _ = reviewAny(t, anyOf(), append(all, "delete configmaps", "list configmaps", "delete secrets", "list secrets"), everyRule, manyKinds{more: 300})
-	if want := "46 kinds are skipped: the rights to at most 256 kinds are reviewed, and 46 are too many: leave out kinds with excludeKinds kinds254"; !strings.Contains(got, want) {
+	if want := "46 kinds are skipped: a ClusterCleaner stands for at most 256 kinds and takes at most 1024 watches, and 46 kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces kinds254"; !strings.Contains(got, want) {
 		t.Errorf("it says %s", got)
 	}
 }

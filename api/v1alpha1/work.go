@@ -148,6 +148,14 @@ func (r *Rule) IsDecidedAfter(other *Rule, standsBefore bool) bool {
 	return standsBefore
 }
 
+// ListSureAnnotations are the keys of the annotations that each object has which a target selects.
+func (t *ClusterTarget) ListSureAnnotations() []string {
+	if all := t.Reference.ListAnnotations(); len(all) == 1 {
+		return all
+	}
+	return nil
+}
+
 // ListSureLabels are the keys of the labels that each object has which a target selects.
 func (t *ClusterTarget) ListSureLabels() []string {
 	keys := slices.Sorted(maps.Keys(t.Reference.MatchLabels))

@@ -159,8 +159,8 @@ func (u anyKindUse) checkRule(spec *v1alpha1.Work, r *v1alpha1.Rule, target int,
 
 // checkOwnRule checks a rule about the objects of the target.
 func (u anyKindUse) checkOwnRule(r *v1alpha1.Rule, p *field.Path) {
-	if r.GroupBy != "" || r.Keep != nil || r.Leave != nil || r.Key != "" {
-		u.addError(p, fmt.Sprintf("decides on each item of target %q by itself, because it is of kind \"*\", and kinds may be missing from it: remove groupBy, keep, leave and key, or use a target of one kind", u.target))
+	if r.GroupBy != "" || r.Keep != nil || r.Leave != nil || r.Key != "" || r.ForKey != "" {
+		u.addError(p, fmt.Sprintf("decides on each item of target %q by itself, because it is of kind \"*\", and kinds may be missing from it: remove groupBy, keep, leave, key and forKey, or use a target of one kind", u.target))
 	}
 	for i := range r.Actions {
 		if a := &r.Actions[i]; a.Object != "" || a.Delete == nil && a.Report == nil {

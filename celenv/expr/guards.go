@@ -157,11 +157,13 @@ func (t *Tree) FindUnguarded(path string, sure SureLookups) []Warning {
 // Each is written as it follows the object: .metadata.labels["x"].
 type SureLookups map[string][]string
 
-// LookUpLabels gives the lookups of labels with these keys.
-func LookUpLabels(keys []string) []string {
-	lookups := make([]string, len(keys))
-	for i, key := range keys {
-		lookups[i] = ".metadata.labels[" + strconv.Quote(key) + "]"
+// LookUpMetadata gives the lookups of labels and of annotations with these keys.
+func LookUpMetadata(labels, annotations []string) (lookups []string) {
+	for _, key := range labels {
+		lookups = append(lookups, ".metadata.labels["+strconv.Quote(key)+"]")
+	}
+	for _, key := range annotations {
+		lookups = append(lookups, ".metadata.annotations["+strconv.Quote(key)+"]")
 	}
 	return lookups
 }

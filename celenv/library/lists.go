@@ -16,8 +16,8 @@ import (
 // Shorthands are macros for what takes several functions otherwise. They cost, and change with time, as these functions do.
 //
 //	<list>.take(<int>) -> <list>            // pods.items.take(3): the first 3, or all if there are fewer
-//	<list>.minBy(x, <key>) -> <optional>    // pods.items.minBy(p, p.metadata.creationTimestamp): the element with the least key, of several the first
-//	<list>.maxBy(x, <key>) -> <optional>    // the element with the greatest key, of several the last
+//	<list>.minBy(x, <key>) -> <optional>    // pods.items.minBy(p, p.metadata.creationTimestamp): an element with the least key
+//	<list>.maxBy(x, <key>) -> <optional>    // an element with the greatest key
 //	<string>.glob(<literal>) -> <bool>      // pod.metadata.name.glob("preview-*"): * stands for any characters, and ? for one
 func Shorthands() cel.EnvOption { return cel.Lib(shorthandLibrary{}) }
 

@@ -20,9 +20,13 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
-// MaxKinds is how many kinds the targets of one Cleaner stand for at most: its author's rights are reviewed for two verbs of each, which makes
-// 512 reviews.
-const MaxKinds = 256
+const (
+	// MaxKinds is how many kinds the targets of one ClusterCleaner stand for at most, in each namespace that rights are reviewed in: for two verbs of
+	// each, which makes 512 reviews of its author, and as many of its ServiceAccount.
+	MaxKinds = 256
+	// MaxWatches is how many watches these targets take at most: each takes one for each of its kinds, and one for each namespace that it names.
+	MaxWatches = 1024
+)
 
 // Kind is a kind that an API server serves.
 type Kind struct {
@@ -73,9 +77,7 @@ func ListKinds(lists []*metav1.APIResourceList) (kinds []Kind) {
 			kinds = append(kinds, Kind{GroupVersionResource: gvr, Kind: r.Kind, Namespaced: r.Namespaced})
 		}
 	}
-	slices.SortFunc(kinds, func(a, b Kind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
-	})
+	sortKinds(kinds)
 	return kinds
 }
 
@@ -115,24 +117,67 @@ func (k *Kind) isNamed(text string) bool {
 	return name == v1alpha1.AnyKind && hasGroup || strings.EqualFold(name, k.Resource) || strings.EqualFold(name, k.Kind)
 }
 
-// Bound counts the kinds of the targets of one Cleaner, each once. Its zero value has none.
-type Bound struct{ taken map[schema.GroupResource]bool }
+// Bound counts what the targets of one ClusterCleaner take. Its zero value has nothing.
+type Bound struct {
+	reviewed map[reviewed]bool
+	watches  int
+}
 
-// Take returns the kinds of a target that are among the first MaxKinds of all targets. The others are skipped.
-func (b *Bound) Take(kinds []Kind) (within []Kind, skipped []Skipped) {
-	if b.taken == nil {
-		b.taken = map[schema.GroupResource]bool{}
+// reviewed is a kind in a namespace, or in all.
+type reviewed struct {
+	schema.GroupResource
+	namespace string
+}
+
+// Take returns the kinds of a target that there is room for, which names so many namespaces, and whose rights are reviewed in one namespace, or in
+// all if that is empty. The others are skipped.
+func (b *Bound) Take(kinds []Kind, namespaces int, namespace string) (within []Kind, skipped []Skipped) {
+	if b.reviewed == nil {
+		b.reviewed = map[reviewed]bool{}
 	}
+	each := max(1, namespaces)
 	within, over := Split(kinds, func(k *Kind) bool {
-		if r := k.GroupResource(); !b.taken[r] && len(b.taken) < MaxKinds {
-			b.taken[r] = true
+		r := reviewed{k.GroupResource(), namespace}
+		if !b.reviewed[r] && len(b.reviewed) >= MaxKinds || b.watches+each > MaxWatches {
+			return false
 		}
-		return b.taken[k.GroupResource()]
+		b.reviewed[r] = true
+		b.watches += each
+		return true
 	})
 	if len(over) == 0 {
 		return within, nil
 	}
-	return within, Skip(over, fmt.Sprintf("the rights to at most %d kinds are reviewed, and %d are too many: leave out kinds with excludeKinds", MaxKinds, len(over)))
+	return within, Skip(over, fmt.Sprintf("a ClusterCleaner stands for at most %d kinds and takes at most %d watches, and %d kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces", MaxKinds, MaxWatches, len(over)))
+}
+
+// FindUnknown returns those of the names of kinds that name none of these.
+func FindUnknown(kinds []Kind, names []string) (unknown []string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(kinds, func(k Kind) bool { return k.isNamed(name) }) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+// Merge returns kinds, and those of groups as they were known before.
+func Merge(kinds, before []Kind, groups []schema.GroupResource) []Kind {
+	merged := slices.Clone(kinds)
+	for _, k := range before {
+		lost := slices.ContainsFunc(groups, func(g schema.GroupResource) bool { return g.Group == k.Group })
+		if lost && !slices.ContainsFunc(kinds, func(other Kind) bool { return other.GroupResource() == k.GroupResource() }) {
+			merged = append(merged, k)
+		}
+	}
+	sortKinds(merged)
+	return merged
+}
+
+func sortKinds(kinds []Kind) {
+	slices.SortFunc(kinds, func(a, b Kind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
 }
 
 // Skip returns kinds as skipped for a reason.

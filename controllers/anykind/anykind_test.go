@@ -112,24 +112,62 @@ func TestNewRequest(t *testing.T) {
 	}
 }
 
-// The targets of a Cleaner share the bound, and a kind counts once. What is over it is skipped, and the message says how many and what to write.
+// The targets of a ClusterCleaner share the bounds. What is over one is skipped, and the message says how many and what to write.
 func TestBound(t *testing.T) {
 	var kinds []Kind
 	for n := range MaxKinds + 3 {
 		kinds = append(kinds, Kind{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("kinds%03d", n)}})
 	}
 	var b Bound
-	if within, skipped := b.Take(kinds[:MaxKinds-1]); len(within) != MaxKinds-1 || skipped != nil {
+	if within, skipped := b.Take(kinds[:MaxKinds-1], 0, ""); len(within) != MaxKinds-1 || skipped != nil {
 		t.Errorf("%d are within, and %v skipped", len(within), skipped)
 	}
-	within, skipped := b.Take(kinds)
+	within, skipped := b.Take(kinds, 0, "") // those that are reviewed already are reviewed once
 	if len(within) != MaxKinds || len(skipped) != 3 || skipped[0].Resource != kinds[MaxKinds].Resource {
 		t.Fatalf("%d are within, and %v skipped", len(within), skipped)
 	}
-	if want := "the rights to at most 256 kinds are reviewed, and 3 are too many: leave out kinds with excludeKinds"; skipped[2].Reason != want {
+	if want := "a ClusterCleaner stands for at most 256 kinds and takes at most 1024 watches, and 3 kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces"; skipped[2].Reason != want {
 		t.Errorf("it says %q, want %q", skipped[2].Reason, want)
 	}
-	if within, _ := b.Take(kinds[:10]); len(within) != 10 {
-		t.Errorf("kinds that were taken already are %d", len(within))
+	if within, _ := b.Take(kinds[:10], 1, "shop"); len(within) != 0 {
+		t.Errorf("in a namespace, where other rights are reviewed, %d are within", len(within))
+	}
+	if within, _ := b.Take(kinds[:10], 40, ""); len(within) != 10 {
+		t.Errorf("of watches for 40 namespaces each, %d are within", len(within))
+	}
+	if within, _ := b.Take(kinds[:10], 40, ""); len(within) != 2 { // 255 + 256 + 400 are taken
+		t.Errorf("of watches for 40 namespaces each, %d are within what is left", len(within))
+	}
+}
+
+// Skipped kinds have the reason, each for itself.
+func TestSkip(t *testing.T) {
+	kinds := []Kind{
+		{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}, {GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}},
+	}
+	yes, no := Split(kinds, func(k *Kind) bool { return k.Group == "" })
+	if len(yes) != 1 || len(no) != 1 || no[0].Group != "apps" {
+		t.Errorf("%v, %v", yes, no)
+	}
+	if got := Skip(no, "denied"); len(got) != 1 || got[0].String() != "deployments.apps" || got[0].Reason != "denied" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestFindUnknown(t *testing.T) {
+	kinds := []Kind{{GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment"}}
+	if got := FindUnknown(kinds, []string{"Deployment", "deployments.apps", "*.apps", "deploy", "deployments.v1.apps", "*.example.com"}); !slices.Equal(got, []string{"deploy", "deployments.v1.apps", "*.example.com"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// While the kinds of a group cannot be listed, those that were known stand.
+func TestMerge(t *testing.T) {
+	of := func(group, resource string) Kind {
+		return Kind{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
+	}
+	got := Merge([]Kind{of("", "pods"), of("z", "new")}, []Kind{of("", "gone"), of("a", "lost"), of("z", "new"), of("z", "old")}, []schema.GroupResource{{Group: "a"}, {Group: "z"}})
+	if want := []Kind{of("", "pods"), of("a", "lost"), of("z", "new"), of("z", "old")}; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -112,9 +112,11 @@ type Media struct {
 	Metrics  *metrics.Metrics
 	Clock    clock.PassiveClock
 	// Kinds knows the kinds of objects that are to have Events of their own; nil: none are.
-	Kinds interface {
-		FindKind(ctx context.Context, resource schema.GroupVersionResource) string
-	}
+	Kinds kindFinder
+}
+
+type kindFinder interface {
+	FindKind(ctx context.Context, resource schema.GroupVersionResource) string
 }
 
 // Journal tells people what is done for a Cleaner: Events, counters, and what its status shows.
@@ -124,9 +126,8 @@ type Journal struct {
 	mem *Memory
 	// notes are what Events are to say, in the order of their beginnings.
 	notes []*note
-	// objects are Events about what was acted on, and acted is on how many objects the pass has.
-	objects []events.Event
-	acted   int
+	// objects are what Events about objects are to say.
+	objects objectNotes
 }
 
 // New is about one Cleaner.
@@ -231,10 +232,10 @@ func (p *Journal) RecordEvents() {
 		e.Regarding = referTo(p.of.Stored)
 		p.To.Recorder.RecordEvent(e)
 	}
-	for _, e := range p.objects {
+	for _, e := range p.objects.events {
 		p.To.Recorder.RecordEvent(e)
 	}
-	p.notes, p.objects, p.acted = nil, nil, 0
+	p.notes, p.objects = nil, objectNotes{}
 }
 
 // referTo refers to a Cleaner.
@@ -248,36 +249,51 @@ func referTo(c v1alpha1.Owner) corev1.ObjectReference {
 // TellSteps tells of each rule and verb of a batch.
 func (p *Journal) TellSteps(ctx context.Context, steps []plan.Step) {
 	p.tellAs(steps, false)
-	p.tellObjects(ctx, steps)
+	if p.To.Kinds != nil {
+		p.objects.composeEvents(ctx, p.To.Kinds, referTo(p.of.Stored))
+	}
 }
 
-// tellObjects tells those who look at an object what was done to it, as long as a pass acts on few. Of Events it tells nothing: a rule that
-// deletes them would never end.
-func (p *Journal) tellObjects(ctx context.Context, steps []plan.Step) {
-	for i := range steps {
-		s := &steps[i]
-		if p.To.Kinds == nil || !s.IsChange() || s.Object.Resource.Resource == "events" {
-			continue
-		}
-		if p.acted++; p.acted > objectEvents {
-			p.objects = nil
-			return
-		}
-		kind, owner, w := p.To.Kinds.FindKind(ctx, s.Object.Resource), referTo(p.of.Stored), wordsOf(s.Verb)
+// objectNotes are what Events about objects say of a pass: none, if it acts on many.
+type objectNotes struct {
+	// done are steps that changed an object, and acted is how many there are.
+	done   []plan.Step
+	acted  int
+	events []events.Event
+}
+
+// noteStep notes a step that was carried out. Events get none: a rule that deletes Events would never end.
+func (n *objectNotes) noteStep(s *plan.Step) {
+	if !s.IsChange() || s.Object.Resource.Resource == "events" {
+		return
+	}
+	if n.acted++; n.acted > objectEvents {
+		n.done, n.events = nil, nil
+		return
+	}
+	n.done = append(n.done, *s)
+}
+
+// composeEvents makes Events for those who look at an object. The reason of a ClusterCleaner is left out: it may tell of other namespaces.
+func (n *objectNotes) composeEvents(ctx context.Context, kinds kindFinder, owner corev1.ObjectReference) {
+	for i := range n.done {
+		s := &n.done[i]
+		kind, w := kinds.FindKind(ctx, s.Object.Resource), wordsOf(s.Verb)
 		if kind == "" {
 			continue
 		}
 		text := fmt.Sprintf("%s by %s %s (%s)", w.result, owner.Kind, strings.TrimPrefix(owner.Namespace+"/"+owner.Name, "/"), s.Rule)
-		if s.Reason != "" {
+		if s.Reason != "" && owner.Namespace != "" {
 			text += ": " + s.Reason
 		}
-		p.objects = append(p.objects, events.Event{
+		n.events = append(n.events, events.Event{
 			Regarding: corev1.ObjectReference{
 				APIVersion: s.Object.Resource.GroupVersion().String(), Kind: kind, Namespace: s.Object.Namespace, Name: s.Object.Name, UID: s.Object.UID,
 			},
 			Related: owner, Type: corev1.EventTypeNormal, Reason: w.reason, Action: w.action, Note: sanitize.CleanText(text),
 		})
 	}
+	n.done = nil
 }
 
 // TellDryRun tells what would be done.
@@ -358,6 +374,9 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, at Moments) {
 	case life.AnswerDone:
 		result = "deleted"
 		action(did)
+		if p.To.Kinds != nil {
+			p.objects.noteStep(s)
+		}
 		countUp(&p.currentCounters().Acted)
 	case life.AnswerNotFound:
 		result = "gone"

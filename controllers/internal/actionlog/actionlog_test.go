@@ -182,21 +182,31 @@ func (podKinds) FindKind(_ context.Context, r schema.GroupVersionResource) strin
 	return map[string]string{"pods": "Pod", "events": "Event"}[r.Resource]
 }
 
-// Each object says what was done to it, as long as a pass acts on few; and nothing is said of what was only reported, of Events, and of what has no
-// known kind.
-func TestTellObjects(t *testing.T) {
-	report, event, unknown, namespaced := deletePod("reported"), deletePod("event"), deletePod("unknown"), deletePod("a")
+// Each object says what was done to it, as long as a pass acts on few; and nothing is said of what was only reported, of what another has deleted, of
+// Events, and of what has no known kind.
+func TestObjectsHaveEvents(t *testing.T) {
+	report, event, unknown, gone := deletePod("reported"), deletePod("event"), deletePod("unknown"), deletePod("gone")
 	report.Verb, event.Object.Resource.Resource, unknown.Object.Resource.Resource = plan.VerbReport, "events", "gadgets"
 	evicted := deletePod("b")
 	evicted.Verb, evicted.Reason = plan.VerbEvict, ""
 	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	act := func(steps ...plan.Step) {
+		for i := range steps {
+			answer := life.Answer{Kind: life.AnswerDone}
+			if steps[i].Object.Name == "gone" {
+				answer.Kind = life.AnswerNotFound
+			}
+			j.TellOutcome(&steps[i], answer, Moments{Decided: now, Due: now})
+		}
+		j.TellSteps(t.Context(), steps)
+	}
 	tell := func(steps ...plan.Step) []string {
 		to.heard = nil
-		j.TellSteps(t.Context(), steps)
+		act(steps...)
 		j.RecordEvents()
 		return slices.DeleteFunc(to.heard, func(heard string) bool { return strings.HasPrefix(heard, "c ") })
 	}
-	if got := tell(namespaced); len(got) > 0 {
+	if got := tell(deletePod("a")); len(got) > 0 {
 		t.Errorf("although it is switched off, it says %q", got)
 	}
 	j.To.Kinds = podKinds{}
@@ -204,20 +214,30 @@ func TestTellObjects(t *testing.T) {
 		"a Normal Deleted Delete: deleted by Cleaner shop/c (done): it is done", "b Normal Evicted Evict: evicted by Cleaner shop/c (done)",
 	}
 	for range 2 { // in each pass
-		if got := tell(report, event, unknown, namespaced, evicted); !slices.Equal(got, want) {
+		if got := tell(report, event, unknown, gone, deletePod("a"), evicted); !slices.Equal(got, want) {
 			t.Errorf("it says %q", got)
 		}
 	}
-	many := make([]plan.Step, 0, objectEvents+1)
+	many := make([]plan.Step, 0, objectEvents)
 	for n := range objectEvents {
 		many = append(many, deletePod(fmt.Sprint("p", n)))
 	}
 	if got := tell(many...); len(got) != objectEvents {
 		t.Errorf("of %d it says %q", objectEvents, got)
 	}
-	j.TellSteps(t.Context(), many[:1])
+	act(many[0]) // in the same pass
 	if got := tell(many...); len(got) > 0 {
 		t.Errorf("of more it says %q", got)
+	}
+}
+
+// What a ClusterCleaner says of its reason may be of other namespaces.
+func TestTheReasonOfAClusterCleanerIsNotTold(t *testing.T) {
+	n, s := &objectNotes{}, deletePod("a")
+	n.noteStep(&s)
+	n.composeEvents(t.Context(), podKinds{}, corev1.ObjectReference{Kind: "ClusterCleaner", Name: "c"})
+	if len(n.events) != 1 || n.events[0].Note != "deleted by ClusterCleaner c (done)" {
+		t.Errorf("it says %+v", n.events)
 	}
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package anykinds finds out which kinds the targets of kind "*" of a Cleaner stand for now: of those that the API server serves, the ones that
-// the operator may watch, and that the operator, the author and the ServiceAccount may clean. It bounds how many watches that takes.
+// the operator may watch, and that the operator, the author and the ServiceAccount may clean.
 //
 // It reads no object and never acts.
 package anykinds
@@ -110,7 +110,7 @@ func (k *Kinds) FindKinds(ctx context.Context, q *snapshot.Query) ([]anykind.Kin
 		known = &found{}
 		known.kinds, known.skipped, known.err = k.findKinds(ctx, q)
 		if known.err == nil {
-			known.err = k.finder.selections.add(k, key, selection{q.Labels.String() + "\n" + q.Annotations, known.kinds})
+			k.finder.selections.keep(k, key, known.kinds)
 		}
 		if ctx.Err() == nil {
 			k.found[key] = known
@@ -169,19 +169,19 @@ func (k *Kinds) findKinds(ctx context.Context, q *snapshot.Query) (kinds []anyki
 	if err != nil {
 		return nil, nil, err
 	}
-	kinds, others := k.bound.Take(kinds)
+	kinds, others := k.bound.Take(kinds, len(q.Namespaces.Names), namespace)
 	others = append(others, anykind.Skip(denied, "the operator is not allowed to "+rights.DescribeVerbs(k.listOwnVerbs()))...)
 	for _, group := range unknown {
 		others = append(others, anykind.Skipped{GroupResource: group, Reason: "the API server cannot say which kinds the group has"})
 	}
 	if who := k.subjects.Author; who != nil {
-		if kinds, denied, err = f.Reviews.SplitKinds(ctx, k.subjects.Cleaner.Namespace, *who, kinds, namespace, k.subjects.Verbs); err != nil {
+		if kinds, denied, err = f.Reviews.SplitKinds(ctx, k.subjects.Cleaner.String(), *who, kinds, namespace, k.subjects.Verbs); err != nil {
 			return nil, nil, err
 		}
 		skipped = append(skipped, anykind.Skip(denied, "the author is not allowed to "+rights.DescribeVerbs(k.subjects.Verbs))...)
 	}
 	if a := k.subjects.Account; !a.IsOperator() {
-		if kinds, denied, err = f.Reviews.SplitKinds(ctx, k.subjects.Cleaner.Namespace, identity.SubjectOfAccount(a), kinds, namespace, k.subjects.Verbs); err != nil {
+		if kinds, denied, err = f.Reviews.SplitKinds(ctx, k.subjects.Cleaner.String(), identity.SubjectOfAccount(a), kinds, namespace, k.subjects.Verbs); err != nil {
 			return nil, nil, err
 		}
 		skipped = append(skipped, anykind.Skip(denied, fmt.Sprintf("%s is not allowed to %s", a, rights.DescribeVerbs(k.subjects.Verbs)))...)

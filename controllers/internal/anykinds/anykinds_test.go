@@ -259,48 +259,17 @@ func TestWatchesStayWhileKindsAreUnknown(t *testing.T) {
 	}
 }
 
-// Too many watches are refused, and no others than those that are too many; what is given up is free again.
-func TestWatchesOfAllKindsAreBounded(t *testing.T) {
+// What was found for a Cleaner that is not evaluated any longer is forgotten.
+func TestKindsAreForgotten(t *testing.T) {
 	c := newCluster()
-	for n := range 97 {
-		c.resources["v1"] = append(c.resources["v1"], fmt.Sprintf("kinds%02d", n))
-	}
 	f := c.finder()
-	ask := func(name, annotation string) error {
-		t.Helper()
-		q := query("")
-		q.Annotations = annotation
+	for _, name := range []string{"a", "b"} {
 		s := subjects("")
 		s.Cleaner.Name = name
-		_, _, err := f.Begin(s).FindKinds(t.Context(), q)
-		return err
+		find(t, f, s, query(""))
+		c.clock.Step(forgetAfter)
 	}
-	const each = 100
-	for n := range maxWatches / each {
-		if err := ask(fmt.Sprint("c", n), fmt.Sprint("a", n)); err != nil {
-			t.Fatalf("the selection %d: %v", n, err)
-		}
-	}
-	if err := ask("one-more", "one-more"); err == nil || !strings.Contains(err.Error(), `would take 4100 watches, and at most 4096 are allowed`) || !strings.Contains(err.Error(), "excludeKinds") {
-		t.Errorf("one more: %v", err)
-	}
-	for _, name := range []string{"shared", "c1"} {
-		if err := ask(name, "a1"); err != nil {
-			t.Errorf("%s, which selects what is watched: %v", name, err)
-		}
-	}
-	if err := ask("c1", "another"); err != nil { // in the place of what it selected before, which another shares: so it takes more
-		if !strings.Contains(err.Error(), "4100 watches") {
-			t.Error(err)
-		}
-	} else {
-		t.Error("more watches than are allowed")
-	}
-	if err := ask("c2", "another"); err != nil {
-		t.Errorf("in the place of what it selected before: %v", err)
-	}
-	c.clock.Step(forgetAfter)
-	if err := ask("later", "later"); err != nil {
-		t.Errorf("after the others are gone: %v", err)
+	if len(f.selections.of) != 1 {
+		t.Errorf("those of %d Cleaners are kept", len(f.selections.of))
 	}
 }

@@ -94,7 +94,7 @@ func (r *Recorder) newEvent(e Event, now time.Time) *eventsv1.Event {
 	e.Note = sanitize.CutToBytes(e.Note, MaxNote)
 	r.named = max(r.named+1, now.UnixNano()) // no two have one name
 	name := fmt.Sprintf("%s.%x", e.Regarding.Name, r.named)
-	if len(name) > validation.DNS1123SubdomainMaxLength {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 { // too long, or the name of a Role
 		name = fmt.Sprintf("%s.%x", reporter, r.named)
 	}
 	var related *corev1.ObjectReference

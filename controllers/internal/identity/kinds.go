@@ -22,10 +22,10 @@ import (
 // KindDeniedTTL is how soon a kind is asked about again that an author or an account may not clean.
 const KindDeniedTTL = 5 * time.Minute
 
-// KindReviews knows which of many kinds authors and accounts may clean. What it remembers is bounded, and namespaces share it.
+// KindReviews knows which of many kinds authors and accounts may clean. What it remembers is bounded, and Cleaners share it.
 type KindReviews struct {
 	reviews authorizationv1client.SubjectAccessReviewInterface
-	answers *answers[authorQuestion] // by the Cleaner's namespace
+	answers *answers[authorQuestion] // by the Cleaner
 	clock   clock.PassiveClock
 }
 
@@ -43,8 +43,8 @@ func SubjectOfAccount(a Account) rights.Subject {
 	return rights.Subject{User: name, Groups: groups}
 }
 
-// SplitKinds divides kinds into those that a subject has all these verbs on, in a namespace or in all, and the others. The owner is the namespace
-// of the Cleaner.
+// SplitKinds divides kinds into those that a subject has all these verbs on, in a namespace or in all, and the others. The owner is the Cleaner,
+// and owners share what is remembered.
 func (k *KindReviews) SplitKinds(ctx context.Context, owner string, who rights.Subject, kinds []anykind.Kind, namespace string, verbs []string) (may, denied []anykind.Kind, err error) {
 	text, err := json.Marshal(who)
 	if err != nil {

@@ -31,8 +31,9 @@ const (
 	// firstLook and lastLook bound the wait until a kind is looked for again whose definition is there and that is not served yet, doubled each
 	// time.
 	firstLook, lastLook = time.Second, 5 * time.Minute
-	// fetchTimeout is how long the API server may take to list all kinds.
-	fetchTimeout = 10 * time.Second
+	// fetchTimeout is how long the API server may take to list all kinds, and lastRetry bounds the wait after it could not, doubled each time.
+	fetchTimeout = 5 * time.Second
+	lastRetry    = time.Minute
 )
 
 // Directory knows all kinds that an API server serves. It is safe for concurrent use.
@@ -49,6 +50,10 @@ type Directory struct {
 	unknown []schema.GroupResource
 	until   time.Time
 	wait    time.Duration
+	// failed is why the kinds could not be listed the last time, and retry until when they are not listed again; nil if they were.
+	failed    error
+	retry     time.Time
+	retryWait time.Duration
 }
 
 // NewDirectory returns a Directory that asks through a client.
@@ -67,15 +72,25 @@ func (d *Directory) ListKinds(ctx context.Context, definitions observed.Target) 
 		return nil, nil, d.clock.Now().Add(firstLook), fmt.Errorf("cannot list the kinds that the API server serves: another Cleaner waits for it: %w", ctx.Err())
 	}
 	now := d.clock.Now()
-	if d.until.IsZero() || d.of != of || !now.Before(d.until) {
-		if d.of != of {
-			d.wait = 0
-		}
-		if err := d.fetchKinds(ctx, definitions, now); err != nil {
-			return nil, nil, now.Add(firstLook), err
-		}
-		d.of = of
+	if !d.until.IsZero() && d.of == of && now.Before(d.until) {
+		return d.kinds, d.unknown, d.until, nil
 	}
+	if d.failed != nil && now.Before(d.retry) {
+		return nil, nil, d.retry, d.failed
+	}
+	if d.of != of {
+		d.wait = 0
+	}
+	if d.failed = d.fetchKinds(ctx, definitions, now); d.failed != nil {
+		if err := d.failed; ctx.Err() != nil { // this caller has no time left; others may
+			d.failed = nil
+			return nil, nil, d.clock.Now().Add(firstLook), err
+		}
+		d.retryWait = min(max(2*d.retryWait, firstLook), lastRetry)
+		d.retry = d.clock.Now().Add(d.retryWait)
+		return nil, nil, d.retry, d.failed
+	}
+	d.of, d.retryWait = of, 0
 	return d.kinds, d.unknown, d.until, nil
 }
 
@@ -97,23 +112,25 @@ func (d *Directory) fetchKinds(ctx context.Context, definitions observed.Target,
 	if p := contain.CatchPanic(func() { lists, err = d.discovery.ServerPreferredResourcesWithContext(ctx) }); p != nil {
 		err = p
 	}
-	d.unknown = nil
+	var unknown []schema.GroupResource
 	var partly *discovery.ErrGroupDiscoveryFailed
 	switch {
 	case errors.As(err, &partly):
 		for gv := range partly.Groups {
-			d.unknown = append(d.unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
+			unknown = append(unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
 		}
 	case err != nil:
 		return fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
 	case len(lists) == 0:
 		return errors.New("the API server returned an empty list of kinds")
 	}
-	d.kinds, d.until = anykind.ListKinds(lists), now.Add(directoryServes)
-	if len(d.unknown) > 0 || lacksDefined(lists, definitions) {
-		d.wait = min(max(2*d.wait, firstLook), lastLook)
-		d.until = now.Add(d.wait)
+	d.kinds, d.unknown, d.until = anykind.Merge(anykind.ListKinds(lists), d.kinds, unknown), unknown, now.Add(directoryServes)
+	if len(unknown) == 0 && !lacksDefined(lists, definitions) {
+		d.wait = 0
+		return nil
 	}
+	d.wait = min(max(2*d.wait, firstLook), lastLook)
+	d.until = now.Add(d.wait)
 	return nil
 }
 

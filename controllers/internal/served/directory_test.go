@@ -110,10 +110,19 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || !strings.Contains(err.Error(), "cannot list the kinds that the API server serves: away") || !until.Equal(clock.Now().Add(firstLook)) {
 		t.Errorf("until %s: %v", until, err)
 	}
+	if _, _, until, err := d.ListKinds(t.Context(), definitions("another")); err == nil || c.asked != 1 || !until.Equal(clock.Now().Add(firstLook)) {
+		t.Errorf("it was asked %d times within the wait, until %s: %v", c.asked, until, err)
+	}
+	clock.Step(firstLook)
+	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || c.asked != 2 || !until.Equal(clock.Now().Add(2*firstLook)) {
+		t.Errorf("it was asked %d times, until %s: %v", c.asked, until, err)
+	}
+	clock.Step(2 * firstLook)
 	c.err, c.panics = nil, true
 	if _, _, _, err := d.ListKinds(t.Context(), definitions()); err == nil {
 		t.Error("a panic is an answer")
 	}
+	clock.Step(lastRetry)
 	c.panics, c.err = false, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.example.com", Version: "v1"}: errors.New("away")}}
 	kinds, unknown, until, err := d.ListKinds(t.Context(), definitions())
 	if err != nil || len(kinds) != 1 || len(unknown) != 1 || unknown[0].String() != "*.metrics.example.com" || !until.Equal(clock.Now().Add(firstLook)) {

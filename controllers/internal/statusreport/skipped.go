@@ -19,7 +19,7 @@ const (
 func setSkippedKinds(r Report, s observed.Snapshot) {
 	var skipped *v1alpha1.SkippedKinds
 	for t := range s {
-		if s[t].Kinds != nil && s[t].State == observed.Unsynced {
+		if s[t].Kinds == nil && r.Work.Targets[t].IsOfAnyKind() || s[t].Kinds != nil && s[t].State == observed.Unsynced {
 			return
 		}
 		for _, k := range s[t].ListSkipped() {

@@ -436,6 +436,11 @@ func TestSkippedKinds(t *testing.T) {
 	if r.Of.Draft.State().SkippedKinds != got {
 		t.Error("it forgets them while the target is read")
 	}
+	r.Work.Targets[0].Reference.Kind = v1alpha1.AnyKind
+	setSkippedKinds(r, observed.Snapshot{{State: observed.Failed}})
+	if r.Of.Draft.State().SkippedKinds != got {
+		t.Error("it forgets them while the kinds are not known")
+	}
 	setSkippedKinds(r, observed.Snapshot{{State: observed.Complete, Kinds: seen[0].Kinds[:1]}})
 	if r.Of.Draft.State().SkippedKinds != nil {
 		t.Errorf("without any it says %+v", r.Of.Draft.State().SkippedKinds)

@@ -33,7 +33,7 @@ var errMetadataOnly = errors.New("of the objects of kind \"*\" only the metadata
 
 // NameKinds returns the kinds that a target of kind "*" stands for, as far as its reference tells, and at most so many as the operator reviews.
 func NameKinds(kinds []anykind.Kind, t *v1alpha1.ClusterTarget) []validation.NamedResource {
-	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, anykind.NewRequest(t)))
+	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, anykind.NewRequest(t)), len(t.Reference.Namespaces), rights.FindReviewedNamespace(t))
 	return rights.NameKinds(within)
 }
 
