@@ -134,7 +134,7 @@ func checkOptionalExpression(f *Findings, expression string, p *field.Path) {
 func checkHold(f *Findings, r *v1alpha1.Rule, p *field.Path) {
 	if d, err := v1alpha1.ParseDuration(r.For); err == nil {
 		if d > longHold {
-			f.addWarning(p.Child("for"), fmt.Sprintf("%s is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration(%q)", r.For, r.For))
+			f.addWarning(p.Child("for"), fmt.Sprintf("%s is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration(%q), or with one that another Cleaner has patched into an annotation", r.For, r.For))
 		}
 	} else {
 		checkOptionalExpression(f, r.For, p.Child("for"))
@@ -158,7 +158,20 @@ func checkGrouping(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.
 		checkExpression(f, r.OrderBy[i].Expression, p.Child("orderBy").Index(i).Child("expression"))
 	}
 	checkCount(f, spec, r, p.Child("keep"), r.Keep, "keeps")
+	warnShrinkingKeep(f, spec, r, p.Child("keep"))
 	checkCount(f, spec, r, p.Child("leave"), r.Leave, "leaves")
+}
+
+// itemsRead matches an expression that reads items.
+var itemsRead = regexp.MustCompile(`(^|[^.\w])items($|\W)`)
+
+// warnShrinkingKeep warns of a number to keep that is computed of the items, where actions take these away: it becomes less each time.
+func warnShrinkingKeep(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
+	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.PerGroup > 0)
+	if r.Keep == nil || limited || !itemsRead.MatchString(r.Keep.StrVal) || !slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Delete != nil || a.Evict != nil }) {
+		return
+	}
+	f.addWarning(p, "is computed again after each action, of the items that are left, until nothing more matches: write a number, or add limits such as {maxActions: 1, per: 20h}")
 }
 
 // checkCount checks how many items of a group are kept or left.

@@ -520,7 +520,7 @@ func TestValidate(t *testing.T) {
 			want: []string{
 				"Warning spec.rules[0].forKey: has no effect without for: add it, or remove forKey",
 				"Warning spec.rules[0].groupBy: has no effect without keep: add keep, the number of items to keep in each group, or remove groupBy",
-				`Warning spec.rules[1].for: 25h is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration("25h")`,
+				`Warning spec.rules[1].for: 25h is long for a time that starts again when the operator restarts: compare with a time in the object instead, as in when: age(item) > parseDuration("25h"), or with one that another Cleaner has patched into an annotation`,
 				"Warning spec.rules[1].keep: keeps the items of pods that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to keep the newest",
 				"Warning spec.rules[1].actions[0].delete.gracePeriodSeconds: 0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone",
 			},
