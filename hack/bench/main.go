@@ -26,8 +26,8 @@ import (
 )
 
 func main() {
-	write := pflag.Bool("write", false, "write the figures to "+figuresFile+" as well, and the page docs/performance.md of them")
-	pages := pflag.Bool("pages", false, "make the page again of the figures that are kept, and measure nothing")
+	write := pflag.Bool("write", false, "write the figures to "+figuresFile+" as well, and what comes of them: the pages docs/performance.md and docs/scale.md, and the plots")
+	pages := pflag.Bool("pages", false, "make the pages and the plots again of the figures that are kept, and measure nothing")
 	small := pflag.Bool("small", false, "measure a hundredth of the sizes, to see that everything works")
 	rounds := pflag.Int("rounds", 8, "how often the operator and bare client-go are measured, by turns, half as often with many Cleaners: even, so that each begins as often")
 	only := pflag.StringSlice("only", nil, "what to measure instead of everything: "+strings.Join(names(), ", "))
@@ -41,7 +41,7 @@ func main() {
 		return
 	}
 	if *pages {
-		exitOn(publish(nil))
+		exitOn(publish(ctx, nil))
 		return
 	}
 	if *small && !pflag.CommandLine.Changed("rounds") {
@@ -160,5 +160,5 @@ func run(ctx context.Context, s sizes, only []string, write bool) (err error) {
 	if !write {
 		return nil
 	}
-	return publish(all)
+	return publish(ctx, all)
 }

@@ -5,12 +5,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"text/template"
@@ -18,7 +20,7 @@ import (
 	"github.com/vtex/cleaner/test/operator"
 )
 
-// figuresFile keeps the figures from which the page is made, so that a part of them can be measured again.
+// figuresFile keeps the figures from which pages and plots are made, so that a part of them can be measured again.
 const figuresFile = "hack/bench/figures.json"
 
 // measured is what one measurement found, in one run.
@@ -30,8 +32,11 @@ type measured struct {
 //go:embed performance.md.tmpl
 var performancePage string
 
-// publish replaces the figures of what was measured, and makes the page of all.
-func publish(news []measured) error {
+//go:embed scale.md.tmpl
+var scalePage string
+
+// publish replaces the figures of what was measured, and makes pages and plots of all.
+func publish(ctx context.Context, news []measured) error {
 	root, err := operator.Root()
 	if err != nil {
 		return err
@@ -49,11 +54,19 @@ func publish(news []measured) error {
 	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("cannot write the figures: %w", err)
 	}
-	if text, err = render(performancePage, all); err != nil {
-		return err
+	for name, page := range map[string]string{"performance.md": performancePage, "scale.md": scalePage} {
+		text, err := render(page, all)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(root, "docs", name), text, 0o644); err != nil {
+			return fmt.Errorf("cannot write a page: %w", err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "docs", "performance.md"), text, 0o644); err != nil {
-		return fmt.Errorf("cannot write the page: %w", err)
+	draw := exec.CommandContext(ctx, "go", "run", ".", path, filepath.Join(root, "docs", "pictures"))
+	draw.Dir, draw.Stdout, draw.Stderr = filepath.Join(root, "hack", "plots"), os.Stdout, os.Stderr
+	if err := draw.Run(); err != nil {
+		return fmt.Errorf("cannot draw the plots: %w", err)
 	}
 	return nil
 }

@@ -11,22 +11,24 @@ import (
 	"testing"
 )
 
-// The page has the figures that are kept, and no others.
-func TestThePageIsThatOfTheFigures(t *testing.T) {
+// The pages have the figures that are kept, and no others.
+func TestPagesAreThoseOfTheFigures(t *testing.T) {
 	all, err := readFigures("figures.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := render(performancePage, all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := os.ReadFile(filepath.Join("..", "..", "docs", "performance.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != string(want) {
-		t.Error("docs/performance.md is not what its template and hack/bench/figures.json give: run make bench ARGS=--pages")
+	for name, page := range map[string]string{"performance.md": performancePage, "scale.md": scalePage} {
+		want, err := render(page, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("docs/%s is not what its template and hack/bench/figures.json give: run make bench ARGS=--pages", name)
+		}
 	}
 	for _, m := range all {
 		if len(m.Figures) == 0 {
