@@ -163,6 +163,9 @@ func (f frame) scale(p *plot.Plot, lines []line) {
 			}
 		}
 	}
+	for _, tick := range at { // a rounded number may be beyond its point
+		p.X.Max = max(p.X.Max, tick.Value)
+	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = at, thousands{plot.DefaultTicks{}}
 	if !f.logarithmic {
 		p.X.Min, p.Y.Min = 0, 0
