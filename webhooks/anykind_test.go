@@ -174,7 +174,7 @@ func TestReviewsOfAnyKindAreBounded(t *testing.T) {
 		all = append(all, fmt.Sprintf("delete kinds%03d", n), fmt.Sprintf("list kinds%03d", n))
 	}
 	got, _ = reviewAny(t, anyOf(), append(all, "delete configmaps", "list configmaps", "delete secrets", "list secrets"), everyRule, manyKinds{more: 300})
-	if want := "46 kinds are skipped: a ClusterCleaner stands for at most 256 kinds and takes at most 1024 watches, and 46 kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces kinds254"; !strings.Contains(got, want) {
+	if want := "46 kinds are skipped: a ClusterCleaner stands for at most 256 kinds, in each namespace that it names alone, and takes at most 1024 watches: 46 kinds are too many: leave out kinds with excludeKinds kinds254"; !strings.Contains(got, want) {
 		t.Errorf("it says %s", got)
 	}
 }

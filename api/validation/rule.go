@@ -168,10 +168,10 @@ var itemsRead = regexp.MustCompile(`(^|[^.\w])items($|\W)`)
 // warnShrinkingKeep warns of a number to keep that is computed of the items, where actions take these away: it becomes less each time.
 func warnShrinkingKeep(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *field.Path) {
 	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.PerGroup > 0)
-	if r.Keep == nil || limited || !itemsRead.MatchString(r.Keep.StrVal) || !slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Delete != nil || a.Evict != nil }) {
+	if r.Keep == nil || limited || !itemsRead.MatchString(r.Keep.StrVal) && !strings.Contains(r.Keep.StrVal, strings.TrimSpace(r.ForEach)) || !slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Delete != nil || a.Evict != nil }) {
 		return
 	}
-	f.addWarning(p, "is computed again after each action, of the items that are left, until nothing more matches: write a number, or add limits such as {maxActions: 1, per: 20h}")
+	f.addWarning(p, "is computed again after each action, of the items that are left, until nothing more matches: write a number, or add limits such as {maxActions: 1, per: 12h}")
 }
 
 // checkCount checks how many items of a group are kept or left.

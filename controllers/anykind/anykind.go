@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// MaxKinds is how many kinds the targets of one ClusterCleaner stand for at most, in each namespace that rights are reviewed in: for two verbs of
-	// each, which makes 512 reviews of its author, and as many of its ServiceAccount.
+	// MaxKinds is how many kinds the targets of one ClusterCleaner stand for at most, counted once for each namespace that rights to them are reviewed
+	// in: for two verbs of each, which makes 512 reviews of its author, and as many of its ServiceAccount.
 	MaxKinds = 256
-	// MaxWatches is how many watches these targets take at most: each takes one for each of its kinds, and one for each namespace that it names.
+	// MaxWatches is how many watches these targets take at most: each takes one for each of its kinds, and of Secrets and ConfigMaps one for each
+	// namespace that it names, because these are not watched in all namespaces.
 	MaxWatches = 1024
 )
 
@@ -135,9 +136,11 @@ func (b *Bound) Take(kinds []Kind, namespaces int, namespace string) (within []K
 	if b.reviewed == nil {
 		b.reviewed = map[reviewed]bool{}
 	}
-	each := max(1, namespaces)
 	within, over := Split(kinds, func(k *Kind) bool {
-		r := reviewed{k.GroupResource(), namespace}
+		r, each := reviewed{k.GroupResource(), namespace}, 1
+		if k.Group == "" && (k.Resource == "secrets" || k.Resource == "configmaps") {
+			each = max(1, namespaces)
+		}
 		if !b.reviewed[r] && len(b.reviewed) >= MaxKinds || b.watches+each > MaxWatches {
 			return false
 		}
@@ -148,7 +151,7 @@ func (b *Bound) Take(kinds []Kind, namespaces int, namespace string) (within []K
 	if len(over) == 0 {
 		return within, nil
 	}
-	return within, Skip(over, fmt.Sprintf("a ClusterCleaner stands for at most %d kinds and takes at most %d watches, and %d kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces", MaxKinds, MaxWatches, len(over)))
+	return within, Skip(over, fmt.Sprintf("a ClusterCleaner stands for at most %d kinds, in each namespace that it names alone, and takes at most %d watches: %d kinds are too many: leave out kinds with excludeKinds", MaxKinds, MaxWatches, len(over)))
 }
 
 // FindUnknown returns those of the names of kinds that name none of these.

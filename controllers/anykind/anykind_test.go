@@ -126,17 +126,19 @@ func TestBound(t *testing.T) {
 	if len(within) != MaxKinds || len(skipped) != 3 || skipped[0].Resource != kinds[MaxKinds].Resource {
 		t.Fatalf("%d are within, and %v skipped", len(within), skipped)
 	}
-	if want := "a ClusterCleaner stands for at most 256 kinds and takes at most 1024 watches, and 3 kinds are too many: leave out kinds with excludeKinds, or name fewer namespaces"; skipped[2].Reason != want {
+	if want := "a ClusterCleaner stands for at most 256 kinds, in each namespace that it names alone, and takes at most 1024 watches: 3 kinds are too many: leave out kinds with excludeKinds"; skipped[2].Reason != want {
 		t.Errorf("it says %q, want %q", skipped[2].Reason, want)
 	}
 	if within, _ := b.Take(kinds[:10], 1, "shop"); len(within) != 0 {
 		t.Errorf("in a namespace, where other rights are reviewed, %d are within", len(within))
 	}
-	if within, _ := b.Take(kinds[:10], 40, ""); len(within) != 10 {
-		t.Errorf("of watches for 40 namespaces each, %d are within", len(within))
+	core := []Kind{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}, {GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}}
+	b = Bound{}
+	if within, _ := b.Take(append(core, kinds[:100]...), 400, ""); len(within) != 102 { // 800 + 100 watches
+		t.Errorf("with 400 namespaces %d are within", len(within))
 	}
-	if within, _ := b.Take(kinds[:10], 40, ""); len(within) != 2 { // 255 + 256 + 400 are taken
-		t.Errorf("of watches for 40 namespaces each, %d are within what is left", len(within))
+	if within, _ := b.Take(append(core, kinds[:100]...), 100, ""); len(within) != 25 { // ConfigMaps take 100 of the 124, and Secrets find no room
+		t.Errorf("with 100 namespaces %d are within what is left", len(within))
 	}
 }
 

@@ -53,7 +53,7 @@ func (r kindsReader) Read(ctx context.Context, q Query) observed.Target {
 
 // Request is what the query of a target of all kinds leaves out.
 func (q *Query) Request() anykind.Request {
-	return anykind.Request{Exclude: q.ExceptKinds, NamespacedOnly: q.Namespace != "" || !q.Namespaces.SelectsAll()}
+	return anykind.Request{Exclude: q.ExceptKinds, NamespacedOnly: q.NamespacedOnly}
 }
 
 // FindReviewedNamespace returns the namespace in which rights on the kinds of the query are needed; empty: in all. Of several namespaces it is

@@ -77,7 +77,7 @@ func TestReadKinds(t *testing.T) {
 		"AllGone":   {reads: byKind{"a": {State: observed.NoSuchKind}}, kinds: []string{"a"}, state: observed.Complete},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := Query{Kind: v1alpha1.AnyKind, OfAnyKind: true, Namespace: "a"}
+			q := Query{Kind: v1alpha1.AnyKind, OfAnyKind: true, Namespace: "a", NamespacedOnly: true}
 			got := q.ReadKinds(t.Context(), tc.reads, ofKinds(tc.kinds...), tc.skipped)
 			var objects, left []string
 			for _, o := range got.Objects {
@@ -145,8 +145,9 @@ func TestQueryOfAllKinds(t *testing.T) {
 			t.Errorf("in %s it is reviewed in %q: %v", names, q.FindReviewedNamespace(), err)
 		}
 	}
-	if q, err := NewQuery("shop", anyTarget(nil)); err != nil || q.FindReviewedNamespace() != "shop" || !q.Request().NamespacedOnly {
-		t.Errorf("of a Cleaner it is %+v: %v", q, err)
+	// A selector that selects all namespaces still selects namespaces, in which no cluster-scoped objects are.
+	if all, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} })); err != nil || !all.Request().NamespacedOnly || all.makeKey() == q.makeKey() {
+		t.Errorf("with an empty selector it is %+v: %v", all, err)
 	}
 	if other, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.HasAnyAnnotation = []string{"x"} })); err != nil || other.makeKey() == q.makeKey() {
 		t.Errorf("two annotations share a read: %v", err)

@@ -17,7 +17,7 @@ import (
 type queryKey struct {
 	group, version, kind, namespace, name  string
 	someNamespaces, byLabels, metadataOnly bool
-	ofAnyKind                              bool
+	ofAnyKind, namespacedOnly              bool
 	annotation, exceptKinds                string
 	among, except, fields                  string
 	namespaceLabels, labels, reads         [sha256.Size]byte
@@ -25,7 +25,7 @@ type queryKey struct {
 
 func (q *Query) makeKey() queryKey {
 	k := queryKey{
-		ofAnyKind: q.OfAnyKind, annotation: q.Annotations, exceptKinds: strings.Join(q.ExceptKinds, " "),
+		ofAnyKind: q.OfAnyKind, namespacedOnly: q.NamespacedOnly, annotation: q.Annotations, exceptKinds: strings.Join(q.ExceptKinds, " "),
 		group: q.Group, version: q.Version, kind: q.Kind, namespace: q.Namespace, name: q.Name,
 		someNamespaces: q.Namespaces.Names != nil, byLabels: q.Namespaces.Labels != nil, metadataOnly: q.MetadataOnly,
 		among: strings.Join(q.Namespaces.Names, " "), except: strings.Join(q.Namespaces.Except, " "), fields: q.Fields.String(),

@@ -22,6 +22,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/usage"
+	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
@@ -41,9 +42,10 @@ type Query struct {
 	// Name asks for one object. Empty: for all that match.
 	Name string
 	// OfAnyKind says that the target selects objects of all kinds: metadata alone is read, and the Value of an object has that. Kind is then
-	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. ExceptKinds are left out.
-	OfAnyKind   bool
-	ExceptKinds []string
+	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. ExceptKinds are left out, and if NamespacedOnly cluster-scoped kinds.
+	OfAnyKind      bool
+	ExceptKinds    []string
+	NamespacedOnly bool
 	// Annotations are keys of annotations, sorted and joined by commas: if OfAnyKind, the objects must have one of them. Empty: they need none.
 	Annotations string
 	// Labels and Fields must match. Never nil.
@@ -189,6 +191,7 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		Labels: labels.Everything(), Fields: fields.Everything(),
 		MetadataOnly: !t.IsIncluded() || t.IsOfAnyKind(),
 		OfAnyKind:    t.IsOfAnyKind(), ExceptKinds: t.Reference.ExcludeKinds, Annotations: joinKeys(t.Reference.ListAnnotations()),
+		NamespacedOnly: t.IsOfAnyKind() && anykind.NewRequest(t).NamespacedOnly,
 	}
 	var err error
 	if err = q.setNamespaces(&t.Reference); err != nil {

@@ -39,6 +39,8 @@ const (
 	EventsOfPass = 16
 	// objectEvents is how many objects a pass may act on for each of them to have an Event of its own.
 	objectEvents = 10
+	// kindsTimeout is how long a pass waits for the kinds of these objects, which are known but for the first time.
+	kindsTimeout = 2 * time.Second
 	// actionBytes is about how much memory an action takes without its texts.
 	actionBytes = 128
 	// usualActions is the memory that the actions in a status take for most Cleaners. It is not counted.
@@ -250,6 +252,8 @@ func referTo(c v1alpha1.Owner) corev1.ObjectReference {
 func (p *Journal) TellSteps(ctx context.Context, steps []plan.Step) {
 	p.tellAs(steps, false)
 	if p.To.Kinds != nil {
+		ctx, cancel := context.WithTimeout(ctx, kindsTimeout)
+		defer cancel()
 		p.objects.composeEvents(ctx, p.To.Kinds, referTo(p.of.Stored))
 	}
 }

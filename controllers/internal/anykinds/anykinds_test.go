@@ -95,7 +95,7 @@ func (c *cluster) finder() *Finder {
 
 // query asks for what is annotated in a namespace; empty: in the cluster.
 func query(namespace string, except ...string) *snapshot.Query {
-	return &snapshot.Query{Kind: v1alpha1.AnyKind, Namespace: namespace, OfAnyKind: true, MetadataOnly: true, Annotations: "x", ExceptKinds: except, Labels: labels.Everything()}
+	return &snapshot.Query{Kind: v1alpha1.AnyKind, Namespace: namespace, OfAnyKind: true, MetadataOnly: true, Annotations: "x", ExceptKinds: except, NamespacedOnly: namespace != "", Labels: labels.Everything()}
 }
 
 func subjects(namespace string, change ...func(*Subjects)) Subjects {
@@ -150,7 +150,7 @@ func TestFindKinds(t *testing.T) {
 			want: []string{"secrets", "not configmaps: the operator is not allowed to list and watch and delete"}},
 		"GroupUnknown": {change: func(c *cluster) {
 			c.err = &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.example.com", Version: "v1"}: errors.New("away")}}
-		}, subjects: subjects("shop"), query: query("shop"), want: []string{"configmaps", "secrets", "not *.metrics.example.com: the API server cannot say which kinds the group has"}},
+		}, subjects: subjects("shop"), query: query("shop"), want: []string{"configmaps", "secrets", "not *.metrics.example.com: the API server cannot say now which kinds the group has; those that were known stay"}},
 		"NoDiscovery": {change: func(c *cluster) { c.err = errors.New("away") }, subjects: subjects("shop"), query: query("shop"), want: []string{"error: cannot list the kinds that the API server serves: away"}},
 		"NoRules":     {change: func(c *cluster) { c.ownErr = errors.New("away") }, subjects: subjects("shop"), query: query("shop"), want: []string{"error: cannot list the operator's own rights: away"}},
 	} {

@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,6 +121,8 @@ func (d *Directory) fetchKinds(ctx context.Context, definitions observed.Target,
 		for gv := range partly.Groups {
 			unknown = append(unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
 		}
+		slices.SortFunc(unknown, func(a, b schema.GroupResource) int { return strings.Compare(a.Group, b.Group) })
+		unknown = slices.Compact(unknown)
 	case err != nil:
 		return fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
 	case len(lists) == 0:
