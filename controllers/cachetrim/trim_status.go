@@ -18,7 +18,7 @@ const (
 	MaxConditions, MaxOutcomes = 16, 64
 	// maxRules is how many rules a status names.
 	maxRules = 64
-	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong or is withheld, and MaxActions how
+	// MaxResolved is how many objects a status names, MaxListed how many of what waits, went wrong, is withheld or is skipped, and MaxActions how
 	// many actions.
 	MaxResolved, MaxListed, MaxActions = 100, 20, 20
 	// maxReported is how many bytes a text of a report may have.
@@ -36,6 +36,9 @@ func trimReport(s *v1alpha1.CleanerStatus) {
 	s.LastActions = TrimActions(s.LastActions)
 	s.Findings = trimFindings(s.Findings)
 	s.RuleCounts = trimList(s.RuleCounts, maxRules, func(c *v1alpha1.RuleCounts) []*string { return []*string{&c.Rule} })
+	if k := s.SkippedKinds; k != nil {
+		k.Kinds = trimList(k.Kinds, MaxListed, func(k *v1alpha1.SkippedKind) []*string { return []*string{&k.Target, &k.Kind, &k.Reason} })
+	}
 	e := s.LastEvaluation
 	if e == nil {
 		return

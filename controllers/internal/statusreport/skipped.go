@@ -5,15 +5,13 @@ package statusreport
 
 import (
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/cachetrim"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-const (
-	// maxSkipped is how many kinds a status names that targets of all kinds skip, and maxReason how long each reason is, in bytes.
-	maxSkipped = 20
-	maxReason  = 256
-)
+// maxReason is how long the reason is for which a kind is skipped, in bytes.
+const maxReason = 256
 
 // setSkippedKinds says which kinds targets of all kinds skip. While a target is not known, what is said of it stays.
 func setSkippedKinds(r Report, s observed.Snapshot) {
@@ -26,7 +24,7 @@ func setSkippedKinds(r Report, s observed.Snapshot) {
 			if skipped == nil {
 				skipped = &v1alpha1.SkippedKinds{}
 			}
-			if skipped.Count++; len(skipped.Kinds) < maxSkipped {
+			if skipped.Count++; len(skipped.Kinds) < cachetrim.MaxListed {
 				skipped.Kinds = append(skipped.Kinds, v1alpha1.SkippedKind{
 					Target: r.Work.Targets[t].Name, Kind: k.Resource.GroupResource().String(), Reason: sanitize.ShortenToBytes(sanitize.CleanText(k.Detail), maxReason),
 				})

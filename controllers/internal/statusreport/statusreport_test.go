@@ -429,7 +429,7 @@ func TestSkippedKinds(t *testing.T) {
 	}
 	setSkippedKinds(r, seen)
 	got := r.Of.Draft.State().SkippedKinds
-	if got == nil || got.Count != 30 || len(got.Kinds) != maxSkipped || got.Kinds[0].Kind != "r0.example.com" || got.Kinds[0].Target != "pods" || len(got.Kinds[0].Reason) > maxReason {
+	if got == nil || got.Count != 30 || len(got.Kinds) != cachetrim.MaxListed || got.Kinds[0].Kind != "r0.example.com" || got.Kinds[0].Target != "pods" || len(got.Kinds[0].Reason) > maxReason {
 		t.Fatalf("it says %+v", got)
 	}
 	setSkippedKinds(r, observed.Snapshot{{State: observed.Unsynced, Kinds: seen[0].Kinds}})
