@@ -93,7 +93,7 @@ func logReactions(t *testing.T, events []cluster.Event) {
 	var took []time.Duration
 	for i := range events {
 		e := &events[i]
-		if e.ObjectRef == nil || e.ObjectRef.Namespace != healthyNamespace || !strings.HasPrefix(e.ObjectRef.Name, besidePrefix) || e.Code() >= 300 {
+		if e.ObjectRef == nil || e.ObjectRef.Resource == "events" || e.ObjectRef.Namespace != healthyNamespace || !strings.HasPrefix(e.ObjectRef.Name, besidePrefix) || e.Code() >= 300 {
 			continue
 		}
 		switch at := e.RequestReceivedTimestamp.Time; e.Verb {
