@@ -6,13 +6,11 @@ package webhooks
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/anykind"
@@ -44,12 +42,11 @@ func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, wor
 	if len(targets) == 0 {
 		return nil, "", nil
 	}
-	lists, err := v.allKinds.ServerPreferredResourcesWithContext(ctx)
-	var partly *discovery.ErrGroupDiscoveryFailed
-	if err != nil && !errors.As(err, &partly) {
-		return nil, "", fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
+	kinds, _, err := anykind.ListServed(v.allKinds.ServerPreferredResourcesWithContext(ctx))
+	if err != nil {
+		return nil, "", err
 	}
-	kinds, bound := anykind.ListKinds(lists), &anykind.Bound{}
+	bound := &anykind.Bound{}
 	r := &kindReview{validator: v, user: user, work: work, answers: map[rights.Right]bool{}}
 	for i := range work.Targets {
 		t := &work.Targets[i]
@@ -76,18 +73,19 @@ func (v *validator) reviewAnyKinds(ctx context.Context, user rights.Subject, wor
 // reviewTarget returns the kinds that a target stands for, and those that it skips. What the operator itself may not do costs no review of the
 // user.
 func (r *kindReview) reviewTarget(ctx context.Context, t *v1alpha1.ClusterTarget, kinds []anykind.Kind, bound *anykind.Bound) (left []anykind.Kind, skipped []anykind.Skipped, err error) {
-	at := rights.FindReviewedNamespace(t)
+	request := anykind.NewRequest(t)
+	at := request.FindReviewedNamespace()
 	own, err := rights.ListOwn(ctx, r.rules, cmp.Or(at, r.options.OperatorNamespace))
 	if err != nil {
 		return nil, nil, err
 	}
 	verbs := rights.ListKindVerbs(r.work)
 	needed := rights.ListWatchVerbs(verbs, r.work.ServiceAccount == nil)
-	left, denied := anykind.Split(anykind.SelectKinds(kinds, anykind.NewRequest(t)), func(k *anykind.Kind) bool {
+	left, denied := anykind.Split(anykind.SelectKinds(kinds, request), func(k *anykind.Kind) bool {
 		return own.MayHave(k, needed)
 	})
 	skipped = anykind.Skip(denied, "the operator is not allowed to "+rights.DescribeVerbs(needed))
-	left, over := bound.Take(left, len(t.Reference.Namespaces), at)
+	left, over := bound.Take(left, request)
 	skipped = append(skipped, over...)
 	left, denied, err = rights.SplitKinds(ctx, left, at, verbs, r.ask)
 	return left, append(skipped, anykind.Skip(denied, fmt.Sprintf("user %q is not allowed to %s", r.user.User, rights.DescribeVerbs(verbs)))...), err

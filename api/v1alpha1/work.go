@@ -148,6 +148,17 @@ func (r *Rule) IsDecidedAfter(other *Rule, standsBefore bool) bool {
 	return standsBefore
 }
 
+// ListNamespaces are the only namespaces that a reference may select: those that it names and does not exclude, each once and in order. Nil: it names
+// none, and may select any.
+func (r *ClusterReference) ListNamespaces() []string {
+	if r.Namespaces == nil {
+		return nil
+	}
+	names := slices.Compact(slices.Sorted(slices.Values(r.Namespaces)))
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(r.ExcludeNamespaces, name) })
+	return append([]string{}, names...) // nil would be all of them
+}
+
 // ListSureAnnotations are the keys of the annotations that each object has which a target selects.
 func (t *ClusterTarget) ListSureAnnotations() []string {
 	if all := t.Reference.ListAnnotations(); len(all) == 1 {

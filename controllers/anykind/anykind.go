@@ -9,15 +9,18 @@ package anykind
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 const (
@@ -51,12 +54,40 @@ type Request struct {
 	Exclude []string
 	// NamespacedOnly leaves out cluster-scoped kinds: a target that selects namespaces selects only in those.
 	NamespacedOnly bool
+	// Namespaces are the only ones that the target may select, each once. Nil: it may select any.
+	Namespaces []string
 }
 
 // NewRequest returns what a target asks for.
 func NewRequest(t *v1alpha1.ClusterTarget) Request {
 	r := &t.Reference
-	return Request{Exclude: r.ExcludeKinds, NamespacedOnly: r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil}
+	return Request{
+		Exclude: r.ExcludeKinds, NamespacedOnly: r.Namespaces != nil || r.NamespaceSelector != nil || r.ExcludeNamespaces != nil, Namespaces: r.ListNamespaces(),
+	}
+}
+
+// FindReviewedNamespace returns the namespace in which rights on the kinds are needed; empty: in all. Of several namespaces it is all, so that the
+// reviews do not multiply.
+func (r *Request) FindReviewedNamespace() string {
+	if len(r.Namespaces) == 1 {
+		return r.Namespaces[0]
+	}
+	return ""
+}
+
+// ListServed is ListKinds for what discovery has answered. The groups of which it could not say the kinds are unknown: that is no error.
+func ListServed(lists []*metav1.APIResourceList, err error) (kinds []Kind, unknown []schema.GroupResource, _ error) {
+	partly, some := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err)
+	if err != nil && !some {
+		return nil, nil, fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
+	}
+	if some {
+		for gv := range partly.Groups {
+			unknown = append(unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
+		}
+		slices.SortFunc(unknown, func(a, b schema.GroupResource) int { return strings.Compare(a.Group, b.Group) })
+	}
+	return ListKinds(lists), slices.Compact(unknown), nil
 }
 
 // ListKinds returns the kinds of lists of resources that can be listed, watched and deleted, in order: of each resource, the first version that
@@ -130,16 +161,15 @@ type reviewed struct {
 	namespace string
 }
 
-// Take returns the kinds of a target that there is room for, which names so many namespaces, and whose rights are reviewed in one namespace, or in
-// all if that is empty. The others are skipped.
-func (b *Bound) Take(kinds []Kind, namespaces int, namespace string) (within []Kind, skipped []Skipped) {
+// Take returns those of the kinds of a target that there is room for. The others are skipped.
+func (b *Bound) Take(kinds []Kind, t Request) (within []Kind, skipped []Skipped) {
 	if b.reviewed == nil {
 		b.reviewed = map[reviewed]bool{}
 	}
 	within, over := Split(kinds, func(k *Kind) bool {
-		r, each := reviewed{k.GroupResource(), namespace}, 1
+		r, each := reviewed{k.GroupResource(), t.FindReviewedNamespace()}, 1
 		if k.Group == "" && (k.Resource == "secrets" || k.Resource == "configmaps") {
-			each = max(1, namespaces)
+			each = max(1, len(t.Namespaces))
 		}
 		if !b.reviewed[r] && len(b.reviewed) >= MaxKinds || b.watches+each > MaxWatches {
 			return false

@@ -4,6 +4,7 @@
 package anykind
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -110,6 +112,40 @@ func TestNewRequest(t *testing.T) {
 	if got := NewRequest(target(func(r *v1alpha1.ClusterReference) { r.ExcludeKinds = []string{"secrets"} })); !slices.Equal(got.Exclude, []string{"secrets"}) {
 		t.Errorf("got %+v", got)
 	}
+	for names, want := range map[string]string{"": "", "a": "a", "a a": "a", "a b": "", "a no": "a", "no": ""} {
+		got := NewRequest(target(func(r *v1alpha1.ClusterReference) {
+			r.ExcludeNamespaces = []string{"no"}
+			if names != "" {
+				r.Namespaces = strings.Fields(names)
+			}
+		}))
+		if at := got.FindReviewedNamespace(); at != want || (got.Namespaces == nil) != (names == "") {
+			t.Errorf("of the namespaces %q, rights are reviewed in %q: %+v", names, at, got)
+		}
+	}
+}
+
+// A group whose kinds discovery does not know is no error, and another failure is one.
+func TestListServed(t *testing.T) {
+	lists := []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: metav1.Verbs{"list", "watch", "delete"}}}}}
+	away := errors.New("away")
+	partly := &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
+		{Group: "b.example.com", Version: "v1"}: away, {Group: "b.example.com", Version: "v2"}: away, {Group: "a.example.com", Version: "v1"}: away,
+	}}
+	for name, tc := range map[string]struct {
+		err     error
+		unknown []schema.GroupResource
+		fails   bool
+	}{
+		"All":    {},
+		"Partly": {err: partly, unknown: []schema.GroupResource{{Group: "a.example.com", Resource: "*"}, {Group: "b.example.com", Resource: "*"}}},
+		"None":   {err: away, fails: true},
+	} {
+		kinds, unknown, err := ListServed(lists, tc.err)
+		if !slices.Equal(unknown, tc.unknown) || (err != nil) != tc.fails || !tc.fails && len(kinds) != 1 {
+			t.Errorf("%s: %v, %v, %v", name, kinds, unknown, err)
+		}
+	}
 }
 
 // The targets of a ClusterCleaner share the bounds. What is over one is skipped, and the message says how many and what to write.
@@ -119,25 +155,25 @@ func TestBound(t *testing.T) {
 		kinds = append(kinds, Kind{GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("kinds%03d", n)}})
 	}
 	var b Bound
-	if within, skipped := b.Take(kinds[:MaxKinds-1], 0, ""); len(within) != MaxKinds-1 || skipped != nil {
+	if within, skipped := b.Take(kinds[:MaxKinds-1], Request{}); len(within) != MaxKinds-1 || skipped != nil {
 		t.Errorf("%d are within, and %v skipped", len(within), skipped)
 	}
-	within, skipped := b.Take(kinds, 0, "") // those that are reviewed already are reviewed once
+	within, skipped := b.Take(kinds, Request{}) // those that are reviewed already are reviewed once
 	if len(within) != MaxKinds || len(skipped) != 3 || skipped[0].Resource != kinds[MaxKinds].Resource {
 		t.Fatalf("%d are within, and %v skipped", len(within), skipped)
 	}
 	if want := "a ClusterCleaner stands for at most 256 kinds, in each namespace that it names alone, and takes at most 1024 watches: 3 kinds are too many: leave out kinds with excludeKinds"; skipped[2].Reason != want {
 		t.Errorf("it says %q, want %q", skipped[2].Reason, want)
 	}
-	if within, _ := b.Take(kinds[:10], 1, "shop"); len(within) != 0 {
+	if within, _ := b.Take(kinds[:10], Request{Namespaces: []string{"shop"}}); len(within) != 0 {
 		t.Errorf("in a namespace, where other rights are reviewed, %d are within", len(within))
 	}
 	core := []Kind{{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}, {GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}}
 	b = Bound{}
-	if within, _ := b.Take(append(core, kinds[:100]...), 400, ""); len(within) != 102 { // 800 + 100 watches
+	if within, _ := b.Take(append(core, kinds[:100]...), Request{Namespaces: make([]string, 400)}); len(within) != 102 { // 800 + 100 watches
 		t.Errorf("with 400 namespaces %d are within", len(within))
 	}
-	if within, _ := b.Take(append(core, kinds[:100]...), 100, ""); len(within) != 25 { // ConfigMaps take 100 of the 124, and Secrets find no room
+	if within, _ := b.Take(append(core, kinds[:100]...), Request{Namespaces: make([]string, 100)}); len(within) != 25 { // ConfigMaps take 100 of the 124, and Secrets find no room
 		t.Errorf("with 100 namespaces %d are within what is left", len(within))
 	}
 }

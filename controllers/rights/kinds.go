@@ -37,28 +37,19 @@ func ListKindRights(spec *v1alpha1.Work, o validation.Options) []Right {
 		if !spec.Targets[i].IsOfAnyKind() || i >= len(o.Served) {
 			continue
 		}
-		at := FindReviewedNamespace(&spec.Targets[i])
+		request := anykind.NewRequest(&spec.Targets[i])
 		for _, r := range o.Served[i].Kinds {
 			k := anykind.Kind{GroupVersionResource: schema.GroupVersionResource{Group: r.Group, Resource: r.Resource}, Namespaced: r.Namespaced}
-			if !r.Namespaced && anykind.NewRequest(&spec.Targets[i]).NamespacedOnly {
+			if !r.Namespaced && request.NamespacedOnly {
 				continue
 			}
 			for _, verb := range append([]string{"watch"}, ListKindVerbs(spec)...) {
-				all = append(all, NewKindRight(&k, at, verb))
+				all = append(all, NewKindRight(&k, request.FindReviewedNamespace(), verb))
 			}
 		}
 	}
 	slices.SortFunc(all, observed.CompareRights)
 	return slices.Compact(all)
-}
-
-// FindReviewedNamespace returns the namespace in which rights on the kinds of a target are needed; empty: in all. Of several namespaces it is all, so
-// that the reviews do not multiply.
-func FindReviewedNamespace(t *v1alpha1.ClusterTarget) string {
-	if names := t.Reference.Namespaces; len(names) == 1 {
-		return names[0]
-	}
-	return ""
 }
 
 // NameKinds returns kinds as they are among what is served.

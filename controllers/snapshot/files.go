@@ -142,7 +142,7 @@ func (s *Objects) Read(ctx context.Context, q Query) observed.Target {
 		return observed.Target{State: observed.Unsynced, Detail: "waiting for the first list of the objects"}
 	}
 	if q.Kind == v1alpha1.AnyKind {
-		return q.ReadKinds(ctx, s, anykind.SelectKinds(s.ListKinds(), q.Request()), nil)
+		return q.ReadKinds(ctx, s, anykind.SelectKinds(s.ListKinds(), q.Kinds), nil)
 	}
 	gv := schema.GroupVersion{Group: q.Group, Version: q.Version}
 	gvr, namespaced := s.FindResource(gv, q.Kind)

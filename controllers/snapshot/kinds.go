@@ -51,24 +51,10 @@ func (r kindsReader) Read(ctx context.Context, q Query) observed.Target {
 	return q.ReadKinds(ctx, r.Reader, kinds, skipped)
 }
 
-// Request is what the query of a target of all kinds leaves out.
-func (q *Query) Request() anykind.Request {
-	return anykind.Request{Exclude: q.ExceptKinds, NamespacedOnly: q.NamespacedOnly}
-}
-
-// FindReviewedNamespace returns the namespace in which rights on the kinds of the query are needed; empty: in all. Of several namespaces it is
-// all, so that the reviews do not multiply.
-func (q *Query) FindReviewedNamespace() string {
-	if q.Namespace == "" && len(q.Namespaces.Names) == 1 {
-		return q.Namespaces.Names[0]
-	}
-	return q.Namespace
-}
-
 // OfKind is the query of a target of all kinds for one of them.
 func (q *Query) OfKind(k *anykind.Kind) Query {
 	one := *q
-	one.Group, one.Version, one.Kind, one.ExceptKinds, one.Since = k.Group, k.Version, k.Kind, nil, nil
+	one.Group, one.Version, one.Kind, one.Kinds, one.Since = k.Group, k.Version, k.Kind, anykind.Request{}, nil
 	return one
 }
 
@@ -77,7 +63,7 @@ func (q *Query) OfKind(k *anykind.Kind) Query {
 func (q *Query) ReadKinds(ctx context.Context, r Reader, kinds []anykind.Kind, skipped []anykind.Skipped) observed.Target {
 	seen := make([]observed.Target, len(kinds))
 	contain.RunParallel(readsAtATime, len(kinds), func(i int) { seen[i] = r.Read(ctx, q.OfKind(&kinds[i])) })
-	t := observed.Target{State: observed.Complete, Namespaced: q.Request().NamespacedOnly, Kinds: []observed.KindState{}}
+	t := observed.Target{State: observed.Complete, Namespaced: q.Kinds.NamespacedOnly, Kinds: []observed.KindState{}}
 	var waiting *observed.Target
 	complete := false
 	for i := range seen {

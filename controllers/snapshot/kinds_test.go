@@ -77,7 +77,7 @@ func TestReadKinds(t *testing.T) {
 		"AllGone":   {reads: byKind{"a": {State: observed.NoSuchKind}}, kinds: []string{"a"}, state: observed.Complete},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := Query{Kind: v1alpha1.AnyKind, OfAnyKind: true, Namespace: "a", NamespacedOnly: true}
+			q := Query{Kind: v1alpha1.AnyKind, OfAnyKind: true, Namespace: "a", Kinds: anykind.Request{NamespacedOnly: true}}
 			got := q.ReadKinds(t.Context(), tc.reads, ofKinds(tc.kinds...), tc.skipped)
 			var objects, left []string
 			for _, o := range got.Objects {
@@ -132,21 +132,21 @@ func anyTarget(change func(*v1alpha1.ClusterReference)) *v1alpha1.ClusterTarget 
 
 func TestQueryOfAllKinds(t *testing.T) {
 	q, err := NewQuery("", anyTarget(nil))
-	if err != nil || !q.OfAnyKind || !q.MetadataOnly || q.Annotations != "x,y" || q.Request().NamespacedOnly || q.FindReviewedNamespace() != "" {
+	if err != nil || !q.OfAnyKind || !q.MetadataOnly || q.Annotations != "x,y" || q.Kinds.NamespacedOnly || q.Kinds.FindReviewedNamespace() != "" {
 		t.Errorf("%+v: %v", q, err)
 	}
 	one := q.OfKind(&ofKinds("configmaps")[0])
-	if one.Kind != "configmaps" || one.Version != "v1" || one.ExceptKinds != nil || one.Annotations != "x,y" || !one.OfAnyKind {
+	if one.Kind != "configmaps" || one.Version != "v1" || one.Kinds.Exclude != nil || one.Annotations != "x,y" || !one.OfAnyKind {
 		t.Errorf("of a kind it is %+v", one)
 	}
 	for names, want := range map[string]string{"a": "a", "a b": ""} {
 		q, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.Namespaces = strings.Fields(names) }))
-		if err != nil || q.FindReviewedNamespace() != want || !q.Request().NamespacedOnly {
-			t.Errorf("in %s it is reviewed in %q: %v", names, q.FindReviewedNamespace(), err)
+		if err != nil || q.Kinds.FindReviewedNamespace() != want || !q.Kinds.NamespacedOnly {
+			t.Errorf("in %s it is reviewed in %q: %v", names, q.Kinds.FindReviewedNamespace(), err)
 		}
 	}
 	// A selector that selects all namespaces still selects namespaces, in which no cluster-scoped objects are.
-	if all, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} })); err != nil || !all.Request().NamespacedOnly || all.makeKey() == q.makeKey() {
+	if all, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.NamespaceSelector = &metav1.LabelSelector{} })); err != nil || !all.Kinds.NamespacedOnly || all.makeKey() == q.makeKey() {
 		t.Errorf("with an empty selector it is %+v: %v", all, err)
 	}
 	if other, err := NewQuery("", anyTarget(func(r *v1alpha1.ClusterReference) { r.HasAnyAnnotation = []string{"x"} })); err != nil || other.makeKey() == q.makeKey() {

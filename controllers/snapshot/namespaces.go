@@ -31,14 +31,7 @@ func newNamespaces(r *v1alpha1.ClusterReference) (Namespaces, error) {
 	if len(r.ExcludeNamespaces) > 0 {
 		n.Except = slices.Compact(slices.Sorted(slices.Values(r.ExcludeNamespaces)))
 	}
-	if r.Namespaces != nil {
-		n.Names = []string{} // nil would be all of them
-		for _, name := range slices.Compact(slices.Sorted(slices.Values(r.Namespaces))) {
-			if !containsName(n.Except, name) {
-				n.Names = append(n.Names, name)
-			}
-		}
-	}
+	n.Names = r.ListNamespaces()
 	if r.NamespaceSelector == nil {
 		return n, nil
 	}

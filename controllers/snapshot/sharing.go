@@ -25,7 +25,7 @@ type queryKey struct {
 
 func (q *Query) makeKey() queryKey {
 	k := queryKey{
-		ofAnyKind: q.OfAnyKind, namespacedOnly: q.NamespacedOnly, annotation: q.Annotations, exceptKinds: strings.Join(q.ExceptKinds, " "),
+		ofAnyKind: q.OfAnyKind, namespacedOnly: q.Kinds.NamespacedOnly, annotation: q.Annotations, exceptKinds: strings.Join(q.Kinds.Exclude, " "),
 		group: q.Group, version: q.Version, kind: q.Kind, namespace: q.Namespace, name: q.Name,
 		someNamespaces: q.Namespaces.Names != nil, byLabels: q.Namespaces.Labels != nil, metadataOnly: q.MetadataOnly,
 		among: strings.Join(q.Namespaces.Names, " "), except: strings.Join(q.Namespaces.Except, " "), fields: q.Fields.String(),

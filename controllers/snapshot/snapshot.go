@@ -42,10 +42,9 @@ type Query struct {
 	// Name asks for one object. Empty: for all that match.
 	Name string
 	// OfAnyKind says that the target selects objects of all kinds: metadata alone is read, and the Value of an object has that. Kind is then
-	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. ExceptKinds are left out, and if NamespacedOnly cluster-scoped kinds.
-	OfAnyKind      bool
-	ExceptKinds    []string
-	NamespacedOnly bool
+	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. Kinds says which the target asks for.
+	OfAnyKind bool
+	Kinds     anykind.Request
 	// Annotations are keys of annotations, sorted and joined by commas: if OfAnyKind, the objects must have one of them. Empty: they need none.
 	Annotations string
 	// Labels and Fields must match. Never nil.
@@ -190,8 +189,10 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		Namespace: namespace, Name: t.Reference.Name,
 		Labels: labels.Everything(), Fields: fields.Everything(),
 		MetadataOnly: !t.IsIncluded() || t.IsOfAnyKind(),
-		OfAnyKind:    t.IsOfAnyKind(), ExceptKinds: t.Reference.ExcludeKinds, Annotations: joinKeys(t.Reference.ListAnnotations()),
-		NamespacedOnly: t.IsOfAnyKind() && anykind.NewRequest(t).NamespacedOnly,
+		OfAnyKind:    t.IsOfAnyKind(), Annotations: joinKeys(t.Reference.ListAnnotations()),
+	}
+	if q.OfAnyKind {
+		q.Kinds = anykind.NewRequest(t)
 	}
 	var err error
 	if err = q.setNamespaces(&t.Reference); err != nil {

@@ -121,7 +121,7 @@ func (k *Kinds) FindKinds(ctx context.Context, q *snapshot.Query) ([]anykind.Kin
 
 // makeKey names a query among those of a Cleaner.
 func makeKey(q *snapshot.Query) string {
-	return strings.Join([]string{q.Namespace, strings.Join(q.Namespaces.Names, " "), fmt.Sprint(q.NamespacedOnly), strings.Join(q.ExceptKinds, " "), q.Labels.String(), q.Annotations}, "\n")
+	return strings.Join([]string{q.Namespace, strings.Join(q.Namespaces.Names, " "), fmt.Sprint(q.Kinds.NamespacedOnly), strings.Join(q.Kinds.Exclude, " "), q.Labels.String(), q.Annotations}, "\n")
 }
 
 // ExpandQuery returns what the operator watches for the query of a target: of all kinds a query for each, and the definitions of kinds, so that the
@@ -164,12 +164,12 @@ func (k *Kinds) findKinds(ctx context.Context, q *snapshot.Query) (kinds []anyki
 			k.until = monotime.ChooseEarlier(k.until, f.Clock.Now().Add(rights.RetryAfter))
 		}
 	}()
-	namespace := q.FindReviewedNamespace()
-	kinds, denied, err := f.splitByOwn(ctx, anykind.SelectKinds(all, q.Request()), namespace, k.listOwnVerbs())
+	namespace := q.Kinds.FindReviewedNamespace()
+	kinds, denied, err := f.splitByOwn(ctx, anykind.SelectKinds(all, q.Kinds), namespace, k.listOwnVerbs())
 	if err != nil {
 		return nil, nil, err
 	}
-	kinds, others := k.bound.Take(kinds, len(q.Namespaces.Names), namespace)
+	kinds, others := k.bound.Take(kinds, q.Kinds)
 	others = append(others, anykind.Skip(denied, "the operator is not allowed to "+rights.DescribeVerbs(k.listOwnVerbs()))...)
 	for _, group := range unknown {
 		others = append(others, anykind.Skipped{GroupResource: group, Reason: "the API server cannot say now which kinds the group has; those that were known stay"})

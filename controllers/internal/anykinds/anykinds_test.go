@@ -24,6 +24,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -95,7 +96,11 @@ func (c *cluster) finder() *Finder {
 
 // query asks for what is annotated in a namespace; empty: in the cluster.
 func query(namespace string, except ...string) *snapshot.Query {
-	return &snapshot.Query{Kind: v1alpha1.AnyKind, Namespace: namespace, OfAnyKind: true, MetadataOnly: true, Annotations: "x", ExceptKinds: except, NamespacedOnly: namespace != "", Labels: labels.Everything()}
+	q := &snapshot.Query{Kind: v1alpha1.AnyKind, OfAnyKind: true, MetadataOnly: true, Annotations: "x", Kinds: anykind.Request{Exclude: except}, Labels: labels.Everything()}
+	if namespace != "" {
+		q.Namespaces.Names, q.Kinds.Namespaces, q.Kinds.NamespacedOnly = []string{namespace}, []string{namespace}, true
+	}
+	return q
 }
 
 func subjects(namespace string, change ...func(*Subjects)) Subjects {

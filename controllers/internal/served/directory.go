@@ -8,17 +8,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
@@ -30,9 +28,8 @@ type AllResources interface {
 const (
 	// directoryServes is how old a list of all kinds may be while no CustomResourceDefinition changes: an aggregated API server announces no kinds.
 	directoryServes = 5 * time.Minute
-	// firstLook and lastLook bound the wait until a kind is looked for again whose definition is there and that is not served yet, doubled each
-	// time.
-	firstLook, lastLook = time.Second, 5 * time.Minute
+	// lookAgain is when a caller looks again that had no time left.
+	lookAgain = time.Second
 	// fetchTimeout is how long the API server may take to list all kinds, and lastRetry bounds the wait after it could not, doubled each time.
 	fetchTimeout = 5 * time.Second
 	lastRetry    = time.Minute
@@ -64,21 +61,22 @@ func NewDirectory(c clock.PassiveClock, d AllResources) *Directory {
 }
 
 // ListKinds returns all kinds that may be cleaned by targets of all kinds, the groups whose kinds are not known, and until when that serves. It asks
-// again when the definitions have changed, which are the CustomResourceDefinitions as they are watched.
+// again when the definitions have changed, which are the CustomResourceDefinitions as they are watched. While the API server cannot list them, those
+// that were known stay.
 func (d *Directory) ListKinds(ctx context.Context, definitions observed.Target) (kinds []anykind.Kind, unknown []schema.GroupResource, until time.Time, err error) {
 	of := sumDefinitions(definitions)
 	select {
 	case d.turn <- struct{}{}:
 		defer func() { <-d.turn }()
 	case <-ctx.Done():
-		return nil, nil, d.clock.Now().Add(firstLook), fmt.Errorf("cannot list the kinds that the API server serves: another Cleaner waits for it: %w", ctx.Err())
+		return nil, nil, d.clock.Now().Add(lookAgain), fmt.Errorf("cannot list the kinds that the API server serves: another Cleaner waits for it: %w", ctx.Err())
 	}
 	now := d.clock.Now()
 	if !d.until.IsZero() && d.of == of && now.Before(d.until) {
 		return d.kinds, d.unknown, d.until, nil
 	}
 	if d.failed != nil && now.Before(d.retry) {
-		return nil, nil, d.retry, d.failed
+		return d.listKnown()
 	}
 	if d.of != of {
 		d.wait = 0
@@ -86,14 +84,22 @@ func (d *Directory) ListKinds(ctx context.Context, definitions observed.Target) 
 	if d.failed = d.fetchKinds(ctx, definitions, now); d.failed != nil {
 		if err := d.failed; ctx.Err() != nil { // this caller has no time left; others may
 			d.failed = nil
-			return nil, nil, d.clock.Now().Add(firstLook), err
+			return nil, nil, d.clock.Now().Add(lookAgain), err
 		}
-		d.retryWait = min(max(2*d.retryWait, firstLook), lastRetry)
+		d.retryWait = min(backoff.DoubleWait(d.retryWait), lastRetry)
 		d.retry = d.clock.Now().Add(d.retryWait)
-		return nil, nil, d.retry, d.failed
+		return d.listKnown()
 	}
 	d.of, d.retryWait = of, 0
 	return d.kinds, d.unknown, d.until, nil
+}
+
+// listKnown returns the kinds that were known before the API server could not list them, until it is asked again: all groups are unknown then.
+func (d *Directory) listKnown() (kinds []anykind.Kind, unknown []schema.GroupResource, until time.Time, err error) {
+	if len(d.kinds) == 0 {
+		return nil, nil, d.retry, d.failed
+	}
+	return d.kinds, []schema.GroupResource{{Group: observed.Everything, Resource: observed.AllResources}}, d.retry, nil
 }
 
 func sumDefinitions(definitions observed.Target) [sha256.Size]byte {
@@ -114,26 +120,19 @@ func (d *Directory) fetchKinds(ctx context.Context, definitions observed.Target,
 	if p := contain.CatchPanic(func() { lists, err = d.discovery.ServerPreferredResourcesWithContext(ctx) }); p != nil {
 		err = p
 	}
-	var unknown []schema.GroupResource
-	var partly *discovery.ErrGroupDiscoveryFailed
+	kinds, unknown, failed := anykind.ListServed(lists, err)
 	switch {
-	case errors.As(err, &partly):
-		for gv := range partly.Groups {
-			unknown = append(unknown, schema.GroupResource{Group: gv.Group, Resource: observed.AllResources})
-		}
-		slices.SortFunc(unknown, func(a, b schema.GroupResource) int { return strings.Compare(a.Group, b.Group) })
-		unknown = slices.Compact(unknown)
-	case err != nil:
-		return fmt.Errorf("cannot list the kinds that the API server serves: %w", err)
-	case len(lists) == 0:
+	case failed != nil:
+		return failed
+	case err == nil && len(lists) == 0:
 		return errors.New("the API server returned an empty list of kinds")
 	}
-	d.kinds, d.unknown, d.until = anykind.Merge(anykind.ListKinds(lists), d.kinds, unknown), unknown, now.Add(directoryServes)
+	d.kinds, d.unknown, d.until = anykind.Merge(kinds, d.kinds, unknown), unknown, now.Add(directoryServes)
 	if len(unknown) == 0 && !lacksDefined(lists, definitions) {
 		d.wait = 0
 		return nil
 	}
-	d.wait = min(max(2*d.wait, firstLook), lastLook)
+	d.wait = backoff.DoubleWait(d.wait)
 	d.until = now.Add(d.wait)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
@@ -66,15 +67,15 @@ func TestDirectoryAsksWhenDefinitionsChange(t *testing.T) {
 	list(definitions(), 1, 1)
 
 	// A definition is there before its kind is served: it is looked for again, less and less often.
-	if until := list(definitions("gadgets.example.com"), 1, 2); !until.Equal(clock.Now().Add(firstLook)) {
+	if until := list(definitions("gadgets.example.com"), 1, 2); !until.Equal(clock.Now().Add(time.Second)) {
 		t.Errorf("it serves until %s", until)
 	}
 	list(definitions("gadgets.example.com"), 1, 2)
-	clock.Step(firstLook)
-	if until := list(definitions("gadgets.example.com"), 1, 3); !until.Equal(clock.Now().Add(2 * firstLook)) {
+	clock.Step(time.Second)
+	if until := list(definitions("gadgets.example.com"), 1, 3); !until.Equal(clock.Now().Add(2 * time.Second)) {
 		t.Errorf("it serves until %s", until)
 	}
-	clock.Step(2 * firstLook)
+	clock.Step(2 * time.Second)
 	c.gadgets = true
 	if until := list(definitions("gadgets.example.com"), 2, 4); !until.Equal(clock.Now().Add(directoryServes)) {
 		t.Errorf("it serves until %s", until)
@@ -94,10 +95,10 @@ func TestDirectoryAsksWhenDefinitionsChange(t *testing.T) {
 	}
 	list(definitions(), 1, 7)
 	for range 20 {
-		clock.Step(lastLook)
+		clock.Step(backoff.LongestWait)
 		d.ListKinds(t.Context(), definitions("never.example.com")) //nolint:errcheck // it is asked about below
 	}
-	if d.wait != lastLook {
+	if d.wait != backoff.LongestWait {
 		t.Errorf("it waits for %s", d.wait)
 	}
 }
@@ -107,17 +108,17 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	c := &catalog{err: errors.New("away")}
 	clock := clocktesting.NewFakeClock(time.Now())
 	d := NewDirectory(clock, c)
-	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || !strings.Contains(err.Error(), "cannot list the kinds that the API server serves: away") || !until.Equal(clock.Now().Add(firstLook)) {
+	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || !strings.Contains(err.Error(), "cannot list the kinds that the API server serves: away") || !until.Equal(clock.Now().Add(time.Second)) {
 		t.Errorf("until %s: %v", until, err)
 	}
-	if _, _, until, err := d.ListKinds(t.Context(), definitions("another")); err == nil || c.asked != 1 || !until.Equal(clock.Now().Add(firstLook)) {
+	if _, _, until, err := d.ListKinds(t.Context(), definitions("another")); err == nil || c.asked != 1 || !until.Equal(clock.Now().Add(time.Second)) {
 		t.Errorf("it was asked %d times within the wait, until %s: %v", c.asked, until, err)
 	}
-	clock.Step(firstLook)
-	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || c.asked != 2 || !until.Equal(clock.Now().Add(2*firstLook)) {
+	clock.Step(time.Second)
+	if _, _, until, err := d.ListKinds(t.Context(), definitions()); err == nil || c.asked != 2 || !until.Equal(clock.Now().Add(2*time.Second)) {
 		t.Errorf("it was asked %d times, until %s: %v", c.asked, until, err)
 	}
-	clock.Step(2 * firstLook)
+	clock.Step(2 * time.Second)
 	c.err, c.panics = nil, true
 	if _, _, _, err := d.ListKinds(t.Context(), definitions()); err == nil {
 		t.Error("a panic is an answer")
@@ -125,8 +126,17 @@ func TestDirectoryWithoutAnAnswer(t *testing.T) {
 	clock.Step(lastRetry)
 	c.panics, c.err = false, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.example.com", Version: "v1"}: errors.New("away")}}
 	kinds, unknown, until, err := d.ListKinds(t.Context(), definitions())
-	if err != nil || len(kinds) != 1 || len(unknown) != 1 || unknown[0].String() != "*.metrics.example.com" || !until.Equal(clock.Now().Add(firstLook)) {
+	if err != nil || len(kinds) != 1 || len(unknown) != 1 || unknown[0].String() != "*.metrics.example.com" || !until.Equal(clock.Now().Add(time.Second)) {
 		t.Errorf("%v, %v until %s: %v", kinds, unknown, until, err)
+	}
+	clock.Step(time.Second)
+	c.err = errors.New("away again") // what was known stays, and all of it may have changed
+	kinds, unknown, until, err = d.ListKinds(t.Context(), definitions())
+	if err != nil || len(kinds) != 1 || len(unknown) != 1 || unknown[0].String() != "*.*" || !until.Equal(clock.Now().Add(time.Second)) {
+		t.Errorf("%v, %v until %s: %v", kinds, unknown, until, err)
+	}
+	if _, again, _, err := d.ListKinds(t.Context(), definitions()); err != nil || len(again) != 1 {
+		t.Errorf("within the wait, unknown are %v: %v", again, err)
 	}
 	if _, _, _, err := NewDirectory(clock, nothing{}).ListKinds(t.Context(), definitions()); err == nil {
 		t.Error("an empty list is an answer")

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -33,17 +32,15 @@ var errMetadataOnly = errors.New("of the objects of kind \"*\" only the metadata
 
 // NameKinds returns the kinds that a target of kind "*" stands for, as far as its reference tells, and at most so many as the operator reviews.
 func NameKinds(kinds []anykind.Kind, t *v1alpha1.ClusterTarget) []validation.NamedResource {
-	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, anykind.NewRequest(t)), len(t.Reference.Namespaces), rights.FindReviewedNamespace(t))
+	request := anykind.NewRequest(t)
+	within, _ := new(anykind.Bound).Take(anykind.SelectKinds(kinds, request), request)
 	return rights.NameKinds(within)
 }
 
 // listKinds returns all kinds of the cluster that targets of kind "*" may select.
 func (c *Client) listKinds() ([]anykind.Kind, error) {
-	lists, err := c.discovery.ServerPreferredResources()
-	if partly := (*discovery.ErrGroupDiscoveryFailed)(nil); err != nil && !errors.As(err, &partly) {
-		return nil, fmt.Errorf("cannot list the kinds that the cluster serves: %w", err)
-	}
-	return anykind.ListKinds(lists), nil
+	kinds, _, err := anykind.ListServed(c.discovery.ServerPreferredResources())
+	return kinds, err
 }
 
 // addAnyKinds reads the metadata of the objects of the targets of kind "*", but of kinds that are read whole.

@@ -221,7 +221,7 @@ func (x *explaining) findAnyKindMiss(owner string, t *v1alpha1.ClusterTarget) st
 	if err != nil {
 		return err.Error()
 	}
-	meant := slices.ContainsFunc(anykind.SelectKinds(x.world.ListKinds(), q.Request()), func(k anykind.Kind) bool {
+	meant := slices.ContainsFunc(anykind.SelectKinds(x.world.ListKinds(), q.Kinds), func(k anykind.Kind) bool {
 		return k.GroupResource() == x.kind.resource.GroupResource()
 	})
 	switch {
