@@ -27,21 +27,10 @@ func anyKind(ctx context.Context, r *rig, s sizes) (figures []figure, err error)
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.admin.Delete(ctx, cc)) }()
-	if err := r.stop(); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	if r.proc, err = r.start(ctx, ""); err != nil {
-		return nil, err
-	}
-	err = until(ctx, "the template ttl to be evaluated", func(ctx context.Context) (bool, error) {
-		now, err := r.metrics(ctx)
-		return err == nil && sum(now, "cleaner_evaluations_total") > 0, nil // it may not serve them yet
-	})
+	took, err := r.restart(ctx, "the template ttl to be evaluated", func(now map[string]float64) bool { return sum(now, "cleaner_evaluations_total") > 0 })
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
 	resident, err := r.rest(ctx)
 	if err != nil {
 		return nil, err
@@ -52,21 +41,15 @@ func anyKind(ctx context.Context, r *rig, s sizes) (figures []figure, err error)
 		{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", resident)},
 	}
 	for _, rate := range s.rates {
-		before, err := r.metrics(ctx)
+		var written float64
+		meanwhile, err := r.measureInterval(ctx, func() (err error) {
+			written, err = f.change(ctx, rate, s.writes)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		began := time.Now()
-		written, err := f.change(ctx, rate, s.writes)
-		if err != nil {
-			return nil, err
-		}
-		after, err := r.metrics(ctx)
-		if err != nil {
-			return nil, err
-		}
-		cpu := (after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]) / time.Since(began).Seconds()
-		figures = append(figures, figure{What: fmt.Sprintf("%s%.0f changes of Pods without the annotation per second: CPU time of the operator per second", what, written), Value: fmt.Sprintf("%.0f ms", cpu*1000)})
+		figures = append(figures, figure{What: fmt.Sprintf("%s%.0f changes of Pods without the annotation per second: CPU time of the operator per second", what, written), Value: fmt.Sprintf("%.0f ms", meanwhile.cpu())})
 	}
 	return figures, nil
 }

@@ -56,7 +56,7 @@ func crowdedCleaners(ctx context.Context, r *rig, s sizes) (figures []figure, er
 		}
 		there = n
 		began := time.Now()
-		took, err := f.restart(ctx, n+len(podgc()))
+		took, err := f.restartOverCrowd(ctx, n+len(podgc()))
 		if err != nil {
 			return nil, err
 		}
@@ -84,28 +84,22 @@ func (f *field) reactBesideChanges(ctx context.Context, s sizes) ([]figure, erro
 	if err != nil {
 		return nil, err
 	}
-	before, err := f.metrics(ctx)
-	if err != nil {
-		return nil, err
-	}
 	changing, stop := context.WithCancel(ctx)
 	defer stop()
 	const rate = 50
 	done := make(chan error, 1)
-	began := time.Now()
 	go func() {
 		_, err := f.change(changing, rate, patience)
 		done <- err
 	}()
-	took, err := v.react(ctx)
+	var took []time.Duration
+	meanwhile, err := f.measureInterval(ctx, func() (err error) {
+		took, err = v.react(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	after, err := f.metrics(ctx)
-	if err != nil {
-		return nil, err
-	}
-	seconds := time.Since(began).Seconds()
 	stop()
 	if err := <-done; err != nil {
 		return nil, err
@@ -114,8 +108,8 @@ func (f *field) reactBesideChanges(ctx context.Context, s sizes) ([]figure, erro
 	return []figure{
 		{What: fmt.Sprintf("%sreaction, median of %d", what, s.beside), Value: percentile(took, 0.5).Round(100 * time.Microsecond).String()},
 		{What: what + "reaction, 99th percentile", Value: percentile(took, 0.99).Round(100 * time.Microsecond).String()},
-		{What: what + "CPU time of the operator per second", Value: fmt.Sprintf("%.0f ms", (after["process_cpu_seconds_total"]-before["process_cpu_seconds_total"])/seconds*1000)},
-		{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", after["process_resident_memory_bytes"]/mebibyte)},
+		{What: what + "CPU time of the operator per second", Value: fmt.Sprintf("%.0f ms", meanwhile.cpu())},
+		{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", meanwhile.resident())},
 	}, nil
 }
 

@@ -152,27 +152,65 @@ func (f *field) change(ctx context.Context, rate int, d time.Duration) (float64,
 // awaitTurn waits for the next turn of a pace, and says whether there is one: none is when the context has ended.
 func awaitTurn(ctx context.Context, pace flowcontrol.RateLimiter) bool { return pace.Wait(ctx) == nil }
 
-// restart stops the operator and starts it again, and returns how long it took until it had evaluated so many Cleaners and watched all Pods. Where
+// restartOverCrowd restarts the operator, and returns how long it took until it had evaluated so many Cleaners and watched all Pods. Where
 // there are more Pods than its Deployment is made for, it may use more memory.
-func (f *field) restart(ctx context.Context, cleaners int) (time.Duration, error) {
-	if err := f.rig.stop(); err != nil {
-		return 0, err
-	}
+func (f *field) restartOverCrowd(ctx context.Context, cleaners int) (time.Duration, error) {
 	var args []string
 	if f.crowd.pods > 20_000 {
 		args = []string{"--memory-limit=8Gi"}
 	}
-	began := time.Now()
-	var err error
-	if f.rig.proc, err = f.rig.start(ctx, "", args...); err != nil {
+	return f.rig.restart(ctx, fmt.Sprintf("%d Cleaners evaluated over %s", cleaners, f.crowd), func(now map[string]float64) bool {
+		return sum(now, "cleaner_evaluations_total") >= float64(cleaners) && sum(now, "cleaner_watched_objects") >= float64(f.crowd.pods+f.crowd.nodes)
+	}, args...)
+}
+
+// restart stops the operator and starts it again with arguments, and returns how long it took until its metrics showed that it is ready.
+func (r *rig) restart(ctx context.Context, what string, ready func(metrics map[string]float64) bool, args ...string) (time.Duration, error) {
+	if err := r.stop(); err != nil {
 		return 0, err
 	}
-	err = until(ctx, fmt.Sprintf("%d Cleaners evaluated over %s", cleaners, f.crowd), func(ctx context.Context) (bool, error) {
-		now, err := f.rig.metrics(ctx)
-		return err == nil && sum(now, "cleaner_evaluations_total") >= float64(cleaners) && sum(now, "cleaner_watched_objects") >= float64(f.crowd.pods+f.crowd.nodes), nil // it may not serve them yet
+	began := time.Now()
+	var err error
+	if r.proc, err = r.start(ctx, "", args...); err != nil {
+		return 0, err
+	}
+	err = until(ctx, what, func(ctx context.Context) (bool, error) {
+		now, err := r.metrics(ctx)
+		return err == nil && ready(now), nil // it may not serve them yet
 	})
 	return time.Since(began), err
 }
+
+// interval is what the operator did meanwhile, as its metrics say.
+type interval struct {
+	before, after map[string]float64
+	seconds       float64
+}
+
+// measureInterval returns what the operator did while something was done.
+func (r *rig) measureInterval(ctx context.Context, do func() error) (i interval, err error) {
+	if i.before, err = r.metrics(ctx); err != nil {
+		return interval{}, err
+	}
+	began := time.Now()
+	if err := do(); err != nil {
+		return interval{}, err
+	}
+	i.after, err = r.metrics(ctx)
+	i.seconds = time.Since(began).Seconds()
+	return i, err
+}
+
+// rate is how much a metric has grown per second, over all of its labels.
+func (i *interval) rate(name string) float64 {
+	return (sum(i.after, name) - sum(i.before, name)) / i.seconds
+}
+
+// cpu is how many milliseconds of CPU time the operator took per second.
+func (i *interval) cpu() float64 { return i.rate("process_cpu_seconds_total") * 1000 }
+
+// resident is the resident memory of the operator at the end, in MiB.
+func (i *interval) resident() float64 { return i.after["process_resident_memory_bytes"] / mebibyte }
 
 // stop stops the operator, as kubelet does.
 func (r *rig) stop() error {
@@ -236,7 +274,7 @@ func crowded(ctx context.Context, r *rig) (*field, error) {
 
 // measureCrowd measures what the operator takes for the Pods that there are, and others too if asked.
 func (f *field) measureCrowd(ctx context.Context, others bool) ([]figure, error) {
-	took, err := f.restart(ctx, len(podgc()))
+	took, err := f.restartOverCrowd(ctx, len(podgc()))
 	if err != nil {
 		return nil, err
 	}
@@ -274,29 +312,21 @@ func (f *field) measureChanges(ctx context.Context, s sizes) ([]figure, error) {
 	}
 	figures := []figure{{What: fmt.Sprintf("Heap of the operator for each of %s, the operator itself included", f.crowd), Value: fmt.Sprintf("%.1f KiB", heap/float64(f.crowd.pods)/1024)}}
 	for _, rate := range s.rates {
-		before, err := f.metrics(ctx)
+		var written float64
+		meanwhile, err := f.measureInterval(ctx, func() (err error) {
+			if written, err = f.change(ctx, rate, s.writes); err != nil {
+				return err
+			}
+			return f.mark(ctx, fmt.Sprintf("changed at %d", rate))
+		})
 		if err != nil {
 			return nil, err
 		}
-		began := time.Now()
-		written, err := f.change(ctx, rate, s.writes)
-		if err != nil {
-			return nil, err
-		}
-		if err := f.mark(ctx, fmt.Sprintf("changed at %d", rate)); err != nil {
-			return nil, err
-		}
-		after, err := f.metrics(ctx)
-		if err != nil {
-			return nil, err
-		}
-		seconds := time.Since(began).Seconds()
 		what := fmt.Sprintf("Four podgc templates over %s, %.0f changes of Pods per second: ", f.crowd, written)
-		cpu := (after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]) / seconds
 		figures = append(figures,
-			figure{What: what + "CPU time of the operator per second", Value: fmt.Sprintf("%.0f ms", cpu*1000)}.on("cpu-changes", "Cleaner, four podgc templates", written, cpu*1000),
-			figure{What: what + "evaluations per second, of all four", Value: fmt.Sprintf("%.1f", (sum(after, "cleaner_evaluations_total")-sum(before, "cleaner_evaluations_total"))/seconds)},
-			figure{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", after["process_resident_memory_bytes"]/mebibyte), Aim: f.aim("at most 150 MiB")})
+			figure{What: what + "CPU time of the operator per second", Value: fmt.Sprintf("%.0f ms", meanwhile.cpu())}.on("cpu-changes", "Cleaner, four podgc templates", written, meanwhile.cpu()),
+			figure{What: what + "evaluations per second, of all four", Value: fmt.Sprintf("%.1f", meanwhile.rate("cleaner_evaluations_total"))},
+			figure{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", meanwhile.resident()), Aim: f.aim("at most 150 MiB")})
 	}
 	return figures, nil
 }
