@@ -26,8 +26,25 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-// confirmsAtATime is how many items one batch confirms by live reads.
-const confirmsAtATime = 500
+const (
+	// smallestBatch and largestBatch bound how many items one batch confirms by live reads. A batch that records rows is never larger than
+	// the smallest.
+	smallestBatch, largestBatch = life.MaxBatch, 4000
+	// quickBatch is how long a batch may take for the next one to be twice as large: between two batches everything is decided again, while no request is
+	// sent. It leaves the next batch enough time until its confirmation is too old.
+	quickBatch = life.ConfirmationServes / 5
+)
+
+// resizeBatch returns how many items the batch after one confirms that had a size and took so long.
+func resizeBatch(size int, took time.Duration) int {
+	switch {
+	case took <= quickBatch:
+		size *= 2
+	case took > 2*quickBatch:
+		size /= 2
+	}
+	return min(max(size, smallestBatch), largestBatch)
+}
 
 // batchEnd says what follows a batch.
 type batchEnd int
@@ -51,7 +68,7 @@ type recurrence struct{ pass *pass }
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
 	r.pass.mem.Idle.KeepUsed(d.ListIdle(), r.pass.r.clock.Now())
 	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
-	w := &batches{pass: r.pass, touched: map[types.UID]bool{}}
+	w := &batches{pass: r.pass, size: smallestBatch, touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
 		r.pass.mem.Rehearsed.ForgetOthers(w.marks)
@@ -81,6 +98,8 @@ type batches struct {
 	obstacle reportedPlan
 	// marks are those of the first decision, where mode is DryRun.
 	marks rehearsed.Items
+	// size is how many items the next batch confirms at most.
+	size int
 	// touched are the objects that were changed.
 	touched map[types.UID]bool
 	// later says that there was a batch before.
@@ -115,8 +134,12 @@ func (r *recurrence) forgetReports(d plan.Plan) {
 
 // doBatch does one batch, and says what follows.
 func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
-	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, marks: w.marks, later: w.later}
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
+	began := w.pass.r.clock.Now()
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
+	if !w.pass.hasSink() {
+		w.size = resizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
+	}
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():
 		return workIsLeft, nil
@@ -145,6 +168,8 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 type batch struct {
 	pass     *pass
 	executor *executor
+	// size is how many items it confirms at most.
+	size int
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
 	// marks are those of the decision on the watches, where mode is DryRun.
@@ -217,8 +242,8 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 // confirmLive reads live what the decision depends on, and decides again, until nothing is left to be read, or no time is left.
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
 	b.executor.in.Now = b.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.executor.in.Batch, b.executor.in.Reads = confirmsAtATime, plan.MaxReads
-	b.executor.in.Chosen = life.ChooseItems(first, confirmsAtATime, b.pass.mem.lastNamespace)
+	b.executor.in.Batch, b.executor.in.Reads = b.size, plan.MaxReads
+	b.executor.in.Chosen = life.ChooseItems(first, b.size, b.pass.mem.lastNamespace)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
 	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.pass.r.clockTrust() // the reads have measured it
@@ -306,7 +331,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	if err := b.pass.triggers.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if b.pass.store.Draft.Common().CloudEventSink == "" {
+	if !b.pass.hasSink() {
 		return todo, nil
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
@@ -448,7 +473,7 @@ func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 // finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
 // action is not finished, and continues to count: it has nothing to report.
 func (r *recurrence) finishRecurring(ctx context.Context) error {
-	for r.pass.store.Draft.Common().CloudEventSink != "" {
+	for r.pass.hasSink() {
 		req := life.AtRest(r.pass.store.Draft, &r.pass.mem.run.Ledger)
 		nothing := req.Kind == life.MoveToUnsent && len(life.CountRows(r.pass.store.Draft.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {

@@ -6,6 +6,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 func reporting(names ...string) plan.Plan {
@@ -215,5 +218,64 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 	}
 	if got := r.pods.names(); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("left %v", got)
+	}
+}
+
+// A batch grows while batches are quick, and shrinks when one is slow.
+func TestResizeBatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size int
+		took time.Duration
+		want int
+	}{
+		"Quick":        {smallestBatch, time.Millisecond, 2 * smallestBatch},
+		"JustQuick":    {smallestBatch, quickBatch, 2 * smallestBatch},
+		"Same":         {1000, quickBatch + 1, 1000},
+		"Slow":         {2000, 2*quickBatch + 1, 1000},
+		"SlowSmallest": {smallestBatch, time.Minute, smallestBatch},
+		"QuickLargest": {largestBatch, 0, largestBatch},
+		"UpToLargest":  {largestBatch - 1, 0, largestBatch},
+	} {
+		if got := resizeBatch(tc.size, tc.took); got != tc.want {
+			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got, tc.want)
+		}
+	}
+}
+
+// All is decided again between two batches, so batches grow. One that records rows is no larger than the first.
+func TestBatchesGrow(t *testing.T) {
+	const objects = 3*smallestBatch + 1
+	for name, tc := range map[string]struct {
+		sink  string
+		batch []int
+	}{
+		"Growing":     {batch: []int{smallestBatch, 2 * smallestBatch, 1}},
+		"WithRecords": {sink: "http://127.0.0.1:1", batch: []int{smallestBatch, smallestBatch, smallestBatch, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.CloudEventSink = tc.sink
+			c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
+			r := newRig(t, c)
+			for i := range objects {
+				r.pods.put(aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
+			}
+			var batches []int
+			watched, sent := r.own.Watched, 0
+			r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target { // before each decision
+				if n := len(r.pods.took()); n > 0 {
+					batches, sent = append(batches, n), sent+n
+				}
+				return watched.Read(ctx, q)
+			})
+			for range 2 * len(tc.batch) {
+				r.pass()
+				r.clock.Step(time.Minute)
+			}
+			if n := len(r.pods.names()); n > 0 || sent != objects {
+				t.Errorf("%d objects are left after %d requests", n, sent)
+			}
+			same(t, "batches", tc.batch, batches)
+		})
 	}
 }

@@ -265,6 +265,9 @@ func (p *pass) newReport() statusreport.Report {
 // isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
 func (p *pass) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
 
+// hasSink reports whether the Cleaner has a sink: what it does is then recorded before, in rows.
+func (p *pass) hasSink() bool { return p.store.Draft.Common().CloudEventSink != "" }
+
 // endOfPass is when a pass has had its time, unless it waits for more slots.
 func endOfPass(p *pass) time.Time { return p.ends.Add(p.waited) }
 

@@ -19,7 +19,7 @@ import (
 
 // A dry run tells all that would be done, however many batches that is, and what it has confirmed stays so until it changes.
 func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
-	const all = confirmsAtATime + 120
+	const all = smallestBatch + 120
 	var pods []*unstructured.Unstructured
 	for i := range all {
 		pods = append(pods, aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
