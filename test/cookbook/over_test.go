@@ -291,8 +291,8 @@ func refused() []string { return []string{"empty-namespaces", "old-previews"} }
 // slow are the recipes that wait for days, or for what only a kubelet can say. kubectl cleaner test plays them.
 func slow() []string {
 	return []string{
-		"completed-jobs", "crash-looping-pods", "daemonsets-without-nodes", "evicted-pods", "failed-jobs", "finished-pods", "image-pull-pods", "old-preview-releases", "pending-pods",
-		"scaled-down-deployments", "scaled-down-statefulsets", "suspended-jobs",
+		"completed-jobs", "crash-looping-pods", "crds-without-instances", "daemonsets-without-nodes", "evicted-pods", "failed-jobs", "finished-pods", "image-pull-pods", "old-preview-releases", "pending-pods",
+		"scaled-down-deployments", "scaled-down-statefulsets", "stuck-finalizers", "suspended-jobs",
 	}
 }
 
