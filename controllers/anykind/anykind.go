@@ -75,7 +75,7 @@ func (r *Request) FindReviewedNamespace() string {
 	return ""
 }
 
-// ListServed is ListKinds for what discovery has answered. The groups of which it could not say the kinds are unknown: that is no error.
+// ListServed is ListKinds for what discovery has answered. Groups whose kinds it could not list are unknown: that is no error.
 func ListServed(lists []*metav1.APIResourceList, err error) (kinds []Kind, unknown []schema.GroupResource, _ error) {
 	partly, some := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err)
 	if err != nil && !some {
