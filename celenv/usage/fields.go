@@ -146,8 +146,8 @@ func (k *checker) checkCall(c *call) {
 		k.checkLiteral(c.with[0], c.args[1], nil)
 		k.checkLiteral(c.with[1], c.args[0], nil)
 	case operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
-		k.checkType(c.with[0], c.args[1])
-		k.checkType(c.with[1], c.args[0])
+		k.checkType(c.with[0], c.args[1], false)
+		k.checkType(c.with[1], c.args[0], false)
 	case operators.In, operators.OldIn:
 		if c.args[1].Kind() == ast.ListKind {
 			elements := c.args[1].AsList().Elements()
@@ -167,7 +167,7 @@ func (k *checker) checkLiteral(v value, with ast.Expr, list []ast.Expr) {
 		return
 	}
 	literal := with.AsLiteral()
-	if !k.checkType(v, with) {
+	if !k.checkType(v, with, true) {
 		return
 	}
 	text, ok := literal.(types.String)
@@ -218,14 +218,16 @@ func listKnownTexts(parts []*part) (known []string, closed bool) {
 	return known, closed
 }
 
-// checkType checks that a value may have the type of a literal, and says whether it may.
-func (k *checker) checkType(v value, with ast.Expr) bool {
+// checkType checks that a value may have the type of a literal, and says whether it may. If they are compared for being equal, another literal that
+// the value may be does not count: x.orValue(false) == true.
+func (k *checker) checkType(v value, with ast.Expr, equal bool) bool {
 	if with.Kind() != ast.LiteralKind {
 		return true
 	}
 	wanted, article := typeOfLiteral(with.AsLiteral())
 	for literal := range v.literals {
-		if is, _ := typeOfLiteral(types.DefaultTypeAdapter.NativeToValue(literal)); is == wanted {
+		other := types.DefaultTypeAdapter.NativeToValue(literal)
+		if is, _ := typeOfLiteral(other); is == wanted && (!equal || other.Equal(with.AsLiteral()) == types.True) {
 			return true
 		}
 	}
