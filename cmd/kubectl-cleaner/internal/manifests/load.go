@@ -277,8 +277,14 @@ func (l *Loader) ValidateTemplate(ctx context.Context, d *Document, served func(
 	return out
 }
 
-// describeWarning says what may be wrong, and what to write instead, as the webhook does.
-func describeWarning(w expr.Warning) string { return w.Message + "; " + w.Hint }
+// describeWarning says where in an expression something may be wrong, what, and what to write instead, as the webhook does.
+func describeWarning(w expr.Warning) string {
+	text := w.Message + "; " + w.Hint
+	if w.Line > 0 {
+		text = fmt.Sprintf("%d:%d: %s", w.Line, w.Column, text)
+	}
+	return text
+}
 
 // SelectCleaner returns the one Cleaner or ClusterCleaner among documents.
 func SelectCleaner(file string, documents []*Document) (*Document, error) {
