@@ -14,7 +14,6 @@ import (
 	"weak"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
@@ -52,37 +51,6 @@ func isReserved(name string) bool {
 	}
 }
 
-// maxCopied is how many nodes a macro may copy. Each copy is as large as what it copies, so that a chain of them doubles with each link.
-const maxCopied = 64
-
-// boundCopies gives the macros of a library that copy what they are called on, with a bound. A macro that is declared later stands for an
-// earlier one of its name.
-func boundCopies(library cel.EnvOption) []cel.Macro {
-	env, err := cel.NewCustomEnv(library)
-	if err != nil {
-		panic(fmt.Sprintf("cannot read the macros of a library: %s", err)) // whatever is compiled
-	}
-	var out []cel.Macro
-	for _, m := range env.Macros() {
-		if m.Function() != "optMap" && m.Function() != "optFlatMap" {
-			continue
-		}
-		out = append(out, cel.ReceiverMacro(m.Function(), m.ArgCount(), func(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
-			if countNodes(target) > maxCopied {
-				return nil, f.NewError(target.ID(), fmt.Sprintf("%s is called on too large an expression: write that into a variable, and call it on the variable", m.Function()))
-			}
-			return m.Expander()(f, target, args)
-		}))
-	}
-	return out
-}
-
-// countNodes counts the nodes of an expression.
-func countNodes(e ast.Expr) (n int) {
-	ast.PreOrderVisit(e, ast.NewExprVisitor(func(ast.Expr) { n++ }))
-	return n
-}
-
 // buildVersion1 gives the first version of the language. A version is never changed once it is released: what comes later is a
 // version of its own, so that an expression that compiled once compiles, and means the same, for ever. Every library
 // is pinned, because cel-go's default is its newest.
@@ -90,7 +58,7 @@ func buildVersion1() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.CustomTypeAdapter(budget.NewAdapter(nil)),
 		cel.OptionalTypes(cel.OptionalTypesVersion(2)),
-		cel.Macros(boundCopies(cel.OptionalTypes(cel.OptionalTypesVersion(2)))...),
+		cel.Macros(library.BoundCopies(cel.OptionalTypes(cel.OptionalTypesVersion(2)))...),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.EagerlyValidateDeclarations(true),
@@ -121,6 +89,7 @@ func buildVersion1() []cel.EnvOption {
 		kubernetes.SemverLib(kubernetes.SemverVersion(1)),
 		kubernetes.URLs(),
 
+		library.Arithmetic(),
 		library.Certificates(),
 		library.Conditions(),
 		library.Durations(),

@@ -18,6 +18,8 @@ import (
 	"github.com/google/cel-go/interpreter"
 	"github.com/google/cel-go/parser"
 	kubernetes "k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/vtex/cleaner/celenv/library"
 )
 
 // Calls knows how the functions of the language are called, and what that costs.
@@ -36,8 +38,9 @@ func NewCalls(env *cel.Env) (*Calls, interpreter.Dispatcher, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot read the overloads of %q: %w", name, err)
 		}
-		for _, overload := range overloads {
-			bindings[overload.Operator] = overload
+		for i := range overloads {
+			overloads[i] = library.ExtendBinding(overloads[i])
+			bindings[overloads[i].Operator] = overloads[i]
 		}
 		if err := all.Add(overloads...); err != nil {
 			return nil, nil, fmt.Errorf("cannot add the overloads of %q: %w", name, err)

@@ -58,6 +58,7 @@ func newChargeTable() map[string]Charge {
 		"key":             {BeforeCall: chargeKey},
 		"lastIndexOf":     {BeforeCall: chargeSearchIn},
 		"lists.range":     {BeforeCall: chargeRange},
+		"merge":           {BeforeCall: chargeMerge},
 		"optional.unwrap": {BeforeCall: chargeCopy},
 		"replace":         {BeforeCall: chargeReplace},
 		"reverse":         {BeforeCall: chargeRunes, AfterCall: chargeResult},
@@ -65,6 +66,7 @@ func newChargeTable() map[string]Charge {
 		"split":           {BeforeCall: chargeSplit},
 		"string":          {BeforeCall: chargeCopy},
 		"strings.quote":   {BeforeCall: chargeQuote},
+		"sum":             {BeforeCall: chargeSum},
 		"toSet":           {BeforeCall: chargeIndex, AfterCall: chargeResult},
 		"trim":            {BeforeCall: chargeCopy},
 		"unwrapOpt":       {BeforeCall: chargeCopy},
@@ -135,7 +137,7 @@ const scanFunctions = `_<=_ _<_ _>=_ _>_ contains endsWith size startsWith`
 const runeFunctions = `charAt lowerAscii substring upperAscii`
 
 // listElementFunctions are the functions that compare or add up the elements of a list.
-const listElementFunctions = `isSorted math.@max math.@min max min sum`
+const listElementFunctions = `isSorted math.@max math.@min max min`
 
 // urlPartFunctions are the functions that take a URL apart.
 const urlPartFunctions = `getEscapedPath getHost getHostname getPort getScheme`
@@ -282,6 +284,31 @@ func sumTexts(list traits.Lister) int64 {
 		n = AddCapped(n, MeasureText(it.Next()))
 	}
 	return n
+}
+
+// chargeSum pays for adding up numbers, or quantities: each may have as many digits as its text.
+func chargeSum(m *Meter, args []ref.Val) ref.Val {
+	chargeElements(m, args)
+	list, ok := args[0].(traits.Lister)
+	if ok && MeasureLength(list) > 0 && library.IsQuantity(list.Get(types.IntZero)) {
+		m.PaySteps(MultiplyCapped(maxShortText/ReadStep, MeasureLength(list)))
+	}
+	return nil
+}
+
+// chargeMerge pays for a map that may have all entries of two.
+func chargeMerge(m *Meter, args []ref.Val) ref.Val {
+	for _, arg := range args {
+		entries, ok := arg.(traits.Mapper)
+		if !ok {
+			continue
+		}
+		m.payBuilding(MultiplyCapped(entrySize, MeasureLength(entries)))
+		for it := entries.Iterator(); it.HasNext() == types.True; {
+			m.payReading(MeasureText(it.Next()))
+		}
+	}
+	return nil
 }
 
 func chargeAdd(m *Meter, args []ref.Val) ref.Val {

@@ -94,6 +94,7 @@ func foreignFunctions() []foreign {
 		{"head", "write x[0], or x.first(), which is optional"},
 		{"sorted", "write x.sort()"},
 		{"unique uniq dedupe", "write x.distinct()"},
+		{"assign combine union mergeMaps", "write a.merge(b) for maps, or (a + b).distinct() for lists"},
 		{"append push concat", "write x + y, or x + [y] for a list"},
 		{"range", "write lists.range(n)"},
 		{"contains includes", "write x.contains(y) for a text, or y in x for a list"},
@@ -207,6 +208,8 @@ func SuggestLibraryFix(message string, loops int) string {
 		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", loops)
 	case strings.HasPrefix(message, "found no matching overload for '") && strings.Contains(message, "optional_type("):
 		return `a field after .? is optional: add .orValue(...), as in item.?status.phase.orValue("") == "Failed"`
+	case (strings.HasPrefix(message, "found no matching overload for '_*_'") || strings.HasPrefix(message, "found no matching overload for '_/_'")) && strings.Contains(message, "duration"):
+		return `a duration can be multiplied by a whole number, and not divided, as in duration("30m") * 3; instead of a > b / 2 write a * 2 > b`
 	case strings.HasPrefix(message, "found no matching overload for '_") && strings.Contains(message, "duration"):
 		return `a number has no unit: write a duration, as in duration("1h")`
 	case strings.HasPrefix(message, "found no matching overload for '@in' applied to") && strings.HasSuffix(message, ", string)'"):

@@ -19,6 +19,7 @@ import (
 //	<list>.groupBy(x, <key>) -> <map>      // pods.items.groupBy(p, p.spec.nodeName)["node-1"].size(): lists, in the list's order
 //	<list>.countBy(x, <key>) -> <map>      // pods.items.countBy(p, p.status.phase)["Failed"]: how many
 //	<list>.toSet() -> <map>                // x in list.toSet(): each element is a key, with the value true
+//	<map>.merge(<map>) -> <map>            // labels.merge({"a": "b"}): the entries of both; the second map wins. Any keys of maps do
 func Index() cel.EnvOption { return cel.Lib(indexLibrary{}) }
 
 type indexLibrary struct{}
@@ -27,7 +28,7 @@ func (indexLibrary) LibraryName() string { return "cleaner.index" }
 
 func (indexLibrary) CompileOptions() []cel.EnvOption {
 	elem, key := cel.TypeParamType("T"), cel.TypeParamType("K")
-	elems, keys := cel.ListType(elem), cel.ListType(key)
+	elems, keys, entries := cel.ListType(elem), cel.ListType(key), cel.MapType(key, elem)
 	return []cel.EnvOption{
 		cel.Macros(
 			cel.ReceiverMacro("indexBy", 2, newKeyedMacro("@indexBy")),
@@ -41,6 +42,8 @@ func (indexLibrary) CompileOptions() []cel.EnvOption {
 			cel.MemberOverload("list_count_by_keys", []*cel.Type{elems, keys}, cel.MapType(key, cel.IntType), cel.BinaryBinding(countBy))),
 		cel.Function("toSet",
 			cel.MemberOverload("list_to_set", []*cel.Type{elems}, cel.MapType(elem, cel.BoolType), cel.UnaryBinding(toSet))),
+		cel.Function("merge",
+			cel.MemberOverload("map_merge_map", []*cel.Type{entries, entries}, entries, cel.BinaryBinding(mergeMaps))),
 	}
 }
 
@@ -139,4 +142,53 @@ func toSet(list ref.Val) ref.Val {
 		return err
 	}
 	return newOrderedMap(order, entries)
+}
+
+// mergeMaps makes a map of two: the keys of the first in their order, and then the others of the second.
+func mergeMaps(first, second ref.Val) ref.Val {
+	var order []ref.Val
+	entries := map[ref.Val]ref.Val{}
+	for _, from := range []ref.Val{first, second} {
+		m, ok := from.(traits.Mapper)
+		if !ok {
+			return types.NewErr("merge: this is no map")
+		}
+		for it := m.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			if _, found := entries[key]; !found {
+				order = append(order, key)
+			}
+			entries[key] = m.Get(key)
+		}
+	}
+	return newOrderedMap(order, entries)
+}
+
+// orderedMap is a map that iterates in a given order, so that lists made from it are the same each
+// time. It is used by pointer: cel-go hashes values.
+type orderedMap struct {
+	traits.Mapper
+	keys []ref.Val
+}
+
+func newOrderedMap(keys []ref.Val, entries map[ref.Val]ref.Val) ref.Val {
+	return &orderedMap{Mapper: types.NewRefValMap(types.DefaultTypeAdapter, entries), keys: keys}
+}
+
+// Iterator visits the keys in the map's order.
+func (m *orderedMap) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, m.keys).Iterator()
+}
+
+// IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
+func (m *orderedMap) IsZeroValue() bool { return len(m.keys) == 0 }
+
+// canBeKey says whether the value can be a key of a map.
+func canBeKey(v ref.Val) bool {
+	switch v.(type) {
+	case types.String, types.Int, types.Uint, types.Bool:
+		return true
+	default:
+		return false
+	}
 }

@@ -66,6 +66,17 @@ func TestToSet(t *testing.T) {
 	})
 }
 
+func TestMerge(t *testing.T) {
+	checkExamples(t, Index(), map[string]example{
+		"Both":       {`{"a": 1}.merge({"b": 2})`, `{"a": 1, "b": 2}`},
+		"SecondWins": {`{"a": 1, "b": 1}.merge({"b": 2})`, `{"a": 1, "b": 2}`},
+		"Order":      {`{"z": 1}.merge({"a": 2}).merge({"z": 3}).map(k, k)`, `["z", "a"]`},
+		"Empty":      {`{}.merge({})`, `{}`},
+		"OfAnObject": {`object.metadata.merge({"name": "db"}).name`, `"db"`},
+		"NoMap":      {`dyn([]).merge({})`, `error: no such overload: merge(list, map)`},
+	})
+}
+
 // The keys are those of the elements: where the lists differ in length, what has no partner is left.
 func TestVisitElementsVisitsPairs(t *testing.T) {
 	two, three := types.NewStringList(types.DefaultTypeAdapter, []string{"a", "b"}), types.NewStringList(types.DefaultTypeAdapter, []string{"x", "y", "z"})

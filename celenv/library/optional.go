@@ -4,6 +4,10 @@
 package library
 
 import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -56,4 +60,35 @@ func (a *lazyAlternative) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	default:
 		return types.NoSuchOverloadErr()
 	}
+}
+
+// maxCopied is how many nodes a macro may copy. Each copy is as large as what it copies, so that a chain of them doubles with each link.
+const maxCopied = 64
+
+// BoundCopies gives the macros of a library that copy what they are called on, with a bound. A macro that is declared later stands for an
+// earlier one of its name.
+func BoundCopies(of cel.EnvOption) []cel.Macro {
+	env, err := cel.NewCustomEnv(of)
+	if err != nil {
+		panic(fmt.Sprintf("cannot read the macros of a library: %s", err)) // whatever is compiled
+	}
+	var out []cel.Macro
+	for _, m := range env.Macros() {
+		if m.Function() != "optMap" && m.Function() != "optFlatMap" {
+			continue
+		}
+		out = append(out, cel.ReceiverMacro(m.Function(), m.ArgCount(), func(f cel.MacroExprFactory, target ast.Expr, args []ast.Expr) (ast.Expr, *cel.Error) {
+			if countNodes(target) > maxCopied {
+				return nil, f.NewError(target.ID(), fmt.Sprintf("%s is called on too large an expression: write that into a variable, and call it on the variable", m.Function()))
+			}
+			return m.Expander()(f, target, args)
+		}))
+	}
+	return out
+}
+
+// countNodes counts the nodes of an expression.
+func countNodes(e ast.Expr) (n int) {
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(ast.Expr) { n++ }))
+	return n
 }

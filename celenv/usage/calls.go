@@ -68,6 +68,8 @@ func findNamedFollower(function string) follower {
 		return followFlatten
 	case "cel.@mapInsert":
 		return followInsert
+	case "merge":
+		return followMerge
 	case "@sortByAssociatedKeys":
 		return followSort
 	case "@indexBy":
@@ -269,6 +271,15 @@ func followInsert(a *analysis, c *call) value {
 	a.readShape(c.with[1])
 	a.appendValue(&into, a.makeMap(c, a.takeEntries(c.with[1])))
 	return into
+}
+
+// followMerge gives a map with the entries of two.
+func followMerge(a *analysis, c *call) value {
+	for _, v := range c.with {
+		a.readScalar(v)
+		a.readShape(v)
+	}
+	return a.joinValues(c.with...)
 }
 
 // readKeys reads the list of keys that a macro has made of a list.
