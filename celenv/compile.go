@@ -41,7 +41,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 		return nil, nil
 	}
 	defer func() { <-c.places }()
-	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), programs: &Programs{
+	b := &builder{ctx: ctx, compiler: c, root: field.NewPath("spec"), unforeseen: map[*expression][]expr.Warning{}, programs: &Programs{
 		limits: c.limits, turn: make(chan struct{}, 1), meter: &budget.Meter{Limits: c.limits}, explainer: &budget.Meter{Limits: c.limits}, lookout: &timedependence.Lookout{},
 	}}
 	b.programs.readings = sync.OnceValues(b.programs.findReadings)
@@ -73,6 +73,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	case len(b.errs) > 0:
 		return nil, b.errs
 	}
+	p.warnings = append(p.warnings, b.collectUnforeseen()...)
 	for i, r := range p.rules {
 		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
 	}
@@ -127,6 +128,8 @@ type builder struct {
 	errs        field.ErrorList
 	// dependencies are how many names of targets the expressions hold.
 	dependencies int
+	// unforeseen are the warnings of changes that cannot be predicted, by the expression.
+	unforeseen map[*expression][]expr.Warning
 }
 
 func (b *builder) addInvalid(path, value, detail string) {
@@ -208,6 +211,9 @@ func (b *builder) compileExpression(s *scope, path, source string, w resulttype.
 		b.dependencies += len(made.targets)
 		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path, s.sure)...)
 		b.programs.warnings = append(b.programs.warnings, made.tree.FindListMistakes(path, b.programs.isList)...)
+		if warnings := made.movement.DescribeUnforeseen(made.tree, path); len(warnings) > 0 {
+			b.unforeseen[made] = warnings
+		}
 		made.tree.Nodes = nil // half of what it takes; an explanation finds them again
 	}
 	return made
@@ -371,11 +377,23 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w resulttype
 		if problem := s.left.ReserveRoom(t, footprint/2); problem != nil { // the program that looks ahead
 			return nil, []*expr.Error{problem}
 		}
-		made.movement = timedependence.Analyze(checked.NativeRep(), s.canMove)
+		made.movement = timedependence.Analyze(checked.NativeRep(), findPurpose(w), s.findMovingType)
 		made.ahead = &aheadProgram{compiler: c, x: made, programs: p}
 	}
 	made.explanation = &explanation{compiler: c, expression: made, meter: p.explainer, limits: c.limits}
 	return made, nil
+}
+
+// findPurpose says what becomes of a value of a type.
+func findPurpose(w resulttype.Type) timedependence.Purpose {
+	switch w {
+	case resulttype.Order:
+		return timedependence.Order
+	case resulttype.Any:
+		return timedependence.Variable
+	default:
+		return timedependence.Answer
+	}
 }
 
 // dispatchConversions has conversions, such as timestamp(x), look at what they are given. What value() gives of anything has
@@ -520,10 +538,16 @@ func (s *scope) resolveDependencies(x *expression) {
 	x.repeated = slices.Clip(slices.Compact(slices.Sorted(slices.Values(x.repeated))))
 }
 
-// canMove says that a value can change as time passes, while an expression reads it.
-func (s *scope) canMove(name string) bool {
-	v := s.variables[name]
-	return name == nameTime || v != nil && v.expression != nil && v.expression.movement.Result
+// findMovingType gives the type of a value that can change as time passes, while an expression reads it; nil if it cannot.
+func (s *scope) findMovingType(name string) *types.Type {
+	switch v := s.variables[name]; {
+	case name == nameTime:
+		return types.TimestampType
+	case v != nil && v.expression != nil && v.expression.movement.Result:
+		return v.expression.ast.OutputType()
+	default:
+		return nil
+	}
 }
 
 // varies says that a variable has different values in one evaluation, or that time can change its value.

@@ -4,8 +4,11 @@
 package celenv
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
@@ -299,13 +302,42 @@ func (a *aheadProgram) ensureProgram() bool {
 	if a.x.movement.Blind {
 		return false
 	}
-	follow, complete := timedependence.FollowCalls(a.x.movement.Calls, a.compiler.calls, a.programs.lookout, a.programs.meter)
+	follow, complete := timedependence.FollowCalls(&a.x.movement, a.compiler.calls, a.programs.lookout, a.programs.meter)
 	program, err := a.compiler.planProgram(a.x.env, a.x.ast, a.programs.meter, true, follow, a.compiler.calls.MeterProgram(a.x.ast, a.programs.meter),
 		a.programs.fixedAhead.KeepValues(a.x.fixed, a.x.firstFixed, a.programs.meter))
 	if err == nil && complete() == nil {
 		a.program = program
 	}
 	return a.program != nil
+}
+
+// collectUnforeseen collects the warnings of the expressions whose changes count, and of the variables that these read.
+func (b *builder) collectUnforeseen() (found []expr.Warning) {
+	p, seen := b.programs, map[*expression]bool{}
+	var visit func(x *expression, own map[string]*variable)
+	visit = func(x *expression, own map[string]*variable) {
+		if x == nil || seen[x] {
+			return
+		}
+		seen[x] = true
+		found = append(found, b.unforeseen[x]...)
+		for _, name := range slices.Sorted(maps.Keys(x.names)) {
+			if v := cmp.Or(own[name], p.variables[name]); v != nil {
+				visit(v.expression, own)
+			}
+		}
+	}
+	for _, c := range p.conditions {
+		visit(c, nil)
+	}
+	for _, r := range p.rules {
+		for _, x := range r.listExpressions() {
+			if x != r.reason && x != nil && x.want != resulttype.Map && x.want != resulttype.Operations { // a patch may say when it is made
+				visit(x, r.variables)
+			}
+		}
+	}
+	return found
 }
 
 // maxFlips bounds how many moments FindFlip looks at.

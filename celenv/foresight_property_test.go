@@ -97,7 +97,11 @@ func (a *author) duration(depth int) string {
 	if depth <= 0 {
 		return a.read("duration", func() string { return a.one(a.seconds(), "(time - "+a.moment()+")", "("+a.moment()+" - time)") })
 	}
-	switch a.IntN(8) {
+	switch a.IntN(11) {
+	case 8:
+		return fmt.Sprintf("(%s * %s)", a.duration(depth-1), a.one("2", "-1", a.int(0)))
+	case 9:
+		return fmt.Sprintf("[%s, %s, %s].%s", a.duration(depth-1), a.duration(depth-1), a.duration(0), a.one("sum()", "sortBy(x, x)[0]", "maxBy(x, x).value()", "sortBy(x, x * -2)[1]"))
 	case 0, 1:
 		return fmt.Sprintf("(%s - %s)", a.timestamp(depth-1), a.timestamp(depth-1))
 	case 2:
@@ -121,7 +125,17 @@ func (a *author) int(depth int) string {
 	if depth <= 0 {
 		return a.read("int", func() string { return fmt.Sprint(a.IntN(6)) })
 	}
-	switch a.IntN(9) {
+	switch a.IntN(14) {
+	case 8:
+		return fmt.Sprintf("(%s * %d)", a.int(depth-1), a.IntN(7)-3)
+	case 9:
+		return fmt.Sprintf("(-%s)", a.int(depth-1))
+	case 10:
+		return fmt.Sprintf("[3, 1, 4, 1, 5, 9][%s]", a.int(depth-1))
+	case 11:
+		return fmt.Sprintf("int(math.%s(double(%s) %s %s))", a.one("floor", "ceil", "round", "trunc"), a.int(depth-1), a.one("*", "/", "+", "-"), a.one("1.5", "-0.4", "3.0"))
+	case 12:
+		return fmt.Sprintf("(%s.getMinutes() * 60 %s %s.getSeconds())", a.timestamp(depth-1), a.one("+", "-"), a.timestamp(depth-1))
 	case 0:
 		return fmt.Sprintf("(int(%s) - int(%s))", a.timestamp(depth-1), a.moment())
 	case 1:
@@ -175,6 +189,9 @@ func (a *author) bool(depth int) string {
 	default:
 		if a.IntN(2) == 0 {
 			return fmt.Sprintf("(%s in [%d, %d, %d])", a.int(depth-1), a.IntN(9), a.IntN(60), a.IntN(60))
+		}
+		if a.IntN(3) == 0 {
+			return fmt.Sprintf("(double(%s) / 2.0 %s %s)", a.int(depth-1), compare, a.one("1.5", "3", "double("+a.int(0)+")"))
 		}
 		return fmt.Sprintf("(%s in [%s, %s])", a.duration(depth-1), a.seconds(), a.seconds())
 	}

@@ -275,6 +275,9 @@ func (f *meteredAttributes) NewQualifier(of *types.Type, id int64, key any, opti
 	return f.AttributeFactory.NewQualifier(of, id, key, optional)
 }
 
+// Moving is a value that changes as time passes, and that can be taken for what it is now.
+type Moving interface{ Freeze() ref.Val }
+
 // meteredKey is a key that is a variable, or a part of one.
 type meteredKey struct {
 	interpreter.InterpretableAttribute
@@ -286,6 +289,9 @@ func (k *meteredKey) resolveQualifier(vars interpreter.Activation) (interpreter.
 	v, err := k.Resolve(vars)
 	if err != nil {
 		return nil, err
+	}
+	if moving, ok := v.(Moving); ok {
+		v = moving.Freeze()
 	}
 	switch key := v.(type) {
 	case string:

@@ -4,7 +4,10 @@
 package timedependence
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/operators"
@@ -33,25 +36,35 @@ func CountsElements(function string) bool { return function == "hasValue" || fun
 // KeepsMovement says that the result of a function can move, or hold what does, when its arguments do.
 func KeepsMovement(function string) bool {
 	switch function {
-	case operators.Add, operators.Subtract, operators.Divide, "int", "timestamp", "duration", "max", "min",
-		"getHours", "getMinutes", "getSeconds", "getMilliseconds":
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo, operators.Negate,
+		"int", "double", "timestamp", "duration", "max", "min", "sum", "merge", "math.ceil", "math.floor", "math.round", "math.trunc":
 		return true
 	default:
-		return carriesArgument(function) && !CountsElements(function)
+		return isGetter(function) || carriesArgument(function) && !CountsElements(function)
+	}
+}
+
+// isGetter says that a function gives a part of a time, or how long a duration is.
+func isGetter(function string) bool {
+	switch function {
+	case "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes", "getMonth", "getSeconds":
+		return true
+	default:
+		return false
 	}
 }
 
 // FollowCalls has the calls that can be given what moves follow it. It is an error if they are not all found in the program:
 // then cel-go plans them in a way that is not known here.
-func FollowCalls(calls map[int64]bool, c *budget.Calls, l *Lookout, m *budget.Meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
-	found := map[int64]bool{}
+func FollowCalls(a *Analysis, c *budget.Calls, l *Lookout, m *budget.Meter) (follow interpreter.InterpretableDecoratorV2, complete func() error) {
+	found, calls := map[int64]bool{}, a.Calls
 	follow = func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		node, ok := i.(interpreter.InterpretableCall)
 		if !ok || !calls[i.ID()] { // what selects from a call has the call's id too, and is none
 			return i, nil
 		}
 		found[i.ID()] = true
-		return newFollower(node, c, l, m)
+		return newFollower(node, a.Keys[i.ID()], c, l, m)
 	}
 	complete = func() error {
 		if len(found) < len(calls) {
@@ -72,12 +85,13 @@ type follower struct {
 	args          []interpreter.InterpretableV2
 	evaluatedArgs []budget.EvaluatedArgument // of the arguments of call
 	call          interpreter.InterpretableV2
+	isKey         bool // what it gives is looked up
 	l             *Lookout
 	m             *budget.Meter
 }
 
-func newFollower(node interpreter.InterpretableCall, c *budget.Calls, l *Lookout, m *budget.Meter) (interpreter.InterpretableV2, error) {
-	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]budget.EvaluatedArgument, len(node.Args())), l: l, m: m}
+func newFollower(node interpreter.InterpretableCall, isKey bool, c *budget.Calls, l *Lookout, m *budget.Meter) (interpreter.InterpretableV2, error) {
+	f := &follower{id: node.ID(), function: node.Function(), args: node.Args(), evaluatedArgs: make([]budget.EvaluatedArgument, len(node.Args())), isKey: isKey, l: l, m: m}
 	args := make([]interpreter.InterpretableV2, len(f.evaluatedArgs))
 	for i := range f.evaluatedArgs {
 		args[i] = &f.evaluatedArgs[i]
@@ -92,6 +106,15 @@ func (f *follower) ID() int64 { return f.id }
 func (f *follower) Eval(a interpreter.Activation) ref.Val { return f.Exec(interpreter.AsFrame(a)) }
 
 func (f *follower) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	result := f.follow(frame)
+	if m, ok := result.(*Value); ok && f.isKey {
+		return m.Freeze()
+	}
+	return result
+}
+
+// follow evaluates the arguments and makes the call.
+func (f *follower) follow(frame *interpreter.ExecutionFrame) ref.Val {
 	if len(f.args) == 2 { // as comparisons, sums and differences have
 		a, b := f.args[0].Exec(frame), f.args[1].Exec(frame)
 		switch {
@@ -134,8 +157,12 @@ func (f *follower) applyCall(args ...ref.Val) ref.Val {
 // applySeveral makes a call with arguments that can hold what moves.
 func (f *follower) applySeveral(args []ref.Val) ref.Val {
 	switch {
-	case f.function == operators.Add && isList(args[0]) && isList(args[1]), f.function == "cel.@mapInsert":
+	case f.function == operators.Add && isList(args[0]) && isList(args[1]), f.function == "cel.@mapInsert", f.function == "merge":
 		return f.applyCall(args...)
+	case f.function == "@sortByAssociatedKeys" && len(args) == 2 && isList(args[1]):
+		return sortByKeys(f, args[0], args[1].(traits.Lister))
+	case f.function == "sum" && isList(args[0]):
+		return addUp(f, args[0].(traits.Lister))
 	case carriesArgument(f.function):
 		for i := 1; i < len(args); i++ {
 			args[i], _ = f.l.FreezeValue(args[i], f.m)
@@ -160,76 +187,106 @@ func (f *follower) applyFrozen(args ...ref.Val) ref.Val {
 // applyOne makes a call with one argument, which moves.
 func (f *follower) applyOne(m *Value) ref.Val {
 	isTimestamp := budget.TypeOf(m.now).Kind() == types.TimestampKind
+	apply := func(n ref.Val) ref.Val { return f.applyCall(n) }
+	var result ref.Val
 	switch f.function {
 	case "dyn", "optional.of":
 		return f.applyCall(m)
 	case "timestamp", "duration":
-		if m.step == nil && isTimestamp == (f.function == "timestamp") {
+		if m.steps == nil && isTimestamp == (f.function == "timestamp") {
 			return m
 		}
 	case "int":
-		if m.step != nil {
-			return m
+		if m.steps == nil {
+			return f.convertToSteps(m)
 		}
-		return f.convertToStep(m)
-	case "getHours", "getMinutes", "getSeconds", "getMilliseconds":
-		if m.step == nil && !isTimestamp {
-			return f.convertToStep(m)
+		result = f.deriveSteps(m, false, apply)
+	case "double", "math.ceil", "math.floor", "math.round", "math.trunc":
+		result = f.deriveSteps(m, false, apply)
+	case operators.Negate:
+		result = f.deriveSteps(m, true, apply)
+	default:
+		switch {
+		case !isGetter(f.function) || m.steps != nil:
+		case isTimestamp:
+			result = f.followPart(m)
+		default:
+			return f.convertToSteps(m)
 		}
 	}
-	if after, ok := f.findTurn(m, nil); ok {
-		f.l.noteChange(after)
-		return f.applyCall(m.now)
+	if result != nil {
+		return result
 	}
 	return f.applyFrozen(m)
 }
 
-// convertToStep gives the int that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is
-// given more.
-func (f *follower) convertToStep(m *Value) ref.Val {
+// convertToSteps gives the number that a call makes of a timestamp or a duration at any time. None of these calls gives less when it is given
+// more.
+func (f *follower) convertToSteps(m *Value) ref.Val {
 	isTimestamp := budget.TypeOf(m.now).Kind() == types.TimestampKind
-	return f.deriveStep(m, f.applyCall(m.now), func(x int64) int64 {
-		var then ref.Val = types.Duration{Duration: time.Duration(x)}
+	s := newSteps(func(k int64) ref.Val {
 		if isTimestamp {
-			then = types.Timestamp{Time: time.Unix(0, x).UTC()}
+			return f.applyCall(types.Timestamp{Time: time.Unix(0, m.base+m.Slope*k).UTC()})
 		}
-		n, ok := f.applyCall(then).(types.Int)
-		if !ok {
-			f.l.NoteUnknown()
-		}
-		return int64(n)
-	})
-}
-
-// deriveStep gives an int that moves as m does.
-func (f *follower) deriveStep(m *Value, now ref.Val, step func(int64) int64) ref.Val {
-	if _, ok := now.(types.Int); !ok {
-		f.l.NoteUnknown()
-		return now
+		return f.applyCall(types.Duration{Duration: time.Duration(m.base + m.Slope*k)})
+	}, m.Slope < 0, m.computeSpan())
+	if isTimestamp && m.Slope == 1 { // whole seconds
+		s.unit = int64(time.Second)
+		s.first = s.unit - (m.base%s.unit+s.unit)%s.unit
 	}
-	return &Value{now: now, base: m.base, Slope: m.Slope, step: step, l: f.l}
+	if result := f.moveBySteps(f.applyCall(m.now), s); result != nil {
+		return result
+	}
+	return f.applyFrozen(m)
 }
 
-// findTurn finds when a part of a timestamp that goes with the time becomes another one, in nanoseconds from now.
-func (f *follower) findTurn(m *Value, place ref.Val) (after int64, ok bool) {
+// moveBySteps gives a number that moves. It is nil if that may be no number at some time.
+func (f *follower) moveBySteps(now ref.Val, s *steps) ref.Val {
+	if !isNumber(now) || !s.isFine() {
+		return nil
+	}
+	return &Value{now: now, steps: s, l: f.l}
+}
+
+// deriveSteps gives a number that is made of one that moves, in the same direction or in the other. It is nil if there is none.
+func (f *follower) deriveSteps(m *Value, turns bool, compute func(n ref.Val) ref.Val) ref.Val {
+	if m.steps == nil {
+		return nil
+	}
+	derived := *m.steps
+	derived.at = func(k int64) ref.Val { return compute(m.steps.at(k)) }
+	derived.falls = m.steps.falls != turns
+	return f.moveBySteps(compute(m.now), &derived)
+}
+
+// followPart gives a part of a timestamp that goes with the time. It is nil if that cannot be followed.
+func (f *follower) followPart(m *Value, place ...ref.Val) ref.Val {
 	now, ok := m.now.(types.Timestamp)
 	if !ok || m.Slope != 1 {
-		return 0, false
+		return nil
 	}
 	at := now.UTC()
-	if place != nil {
-		name, isText := place.(types.String)
+	if len(place) > 0 {
+		name, isText := place[0].(types.String)
 		if !isText {
-			return 0, false
+			return nil
 		}
 		location, known := parseZone(string(name))
 		if !known {
-			return 0, false
+			return nil
 		}
 		at = at.In(location)
 	}
-	next, ok := findNextTurn(f.function, at)
-	return int64(next.Sub(at)), ok
+	s, ok := splitTime(f.function, at)
+	if !ok {
+		return nil
+	}
+	s.end = min(s.end, m.computeSpan())
+	part := f.applyCall(append([]ref.Val{m.now}, place...)...)
+	if part.Equal(s.at(0)) != types.True {
+		return nil
+	}
+	return f.moveBySteps(part, s)
 }
 
 // applyTwo makes a call with two arguments. At least one of them moves.
@@ -239,17 +296,23 @@ func (f *follower) applyTwo(a, b ref.Val) ref.Val {
 		if f.noteComparison(a, b) {
 			return f.applyCall(NowOf(a), NowOf(b))
 		}
-	case operators.Add, operators.Subtract:
-		return f.addOrSubtract(a, b)
-	case operators.Divide:
-		if m, n, ok := matchStepAndNumber(a, b); ok && n > 0 {
-			return f.deriveStep(m, f.applyCall(m.now, b), func(x int64) int64 { return m.step(x) / n })
+	case operators.Add, operators.Subtract, operators.Multiply, operators.Divide, operators.Modulo:
+		result := f.computeSteps(a, b)
+		if result == nil {
+			result = f.computeLine(a, b)
 		}
-	}
-	if m, ok := a.(*Value); ok && !isMoving(b) {
-		if after, known := f.findTurn(m, b); known {
-			f.l.noteChange(after)
+		if result != nil {
+			return result
+		}
+	case operators.In:
+		if m, ok := a.(*Value); ok && isList(b) && f.noteMembership(m, b.(traits.Lister)) {
 			return f.applyCall(m.now, b)
+		}
+	default:
+		if m, ok := a.(*Value); ok && isGetter(f.function) && !isMoving(b) {
+			if part := f.followPart(m, b); part != nil {
+				return part
+			}
 		}
 	}
 	return f.applySeveral([]ref.Val{a, b})
@@ -268,66 +331,184 @@ func (f *follower) noteComparison(a, b ref.Val) bool {
 		}
 		return true
 	}
-	if m, n, ok := matchStepAndNumber(a, b); ok {
-		m.notePassing(f.function, n)
-		return true
+	if m, ok := matchSteps(a); ok && !isMoving(b) {
+		return m.notePassing(f.function, b)
 	}
-	if m, n, ok := matchStepAndNumber(b, a); ok {
-		m.notePassing(mirrorOperator(f.function), n)
-		return true
+	if m, ok := matchSteps(b); ok && !isMoving(a) {
+		return m.notePassing(mirrorOperator(f.function), a)
 	}
 	return false
 }
 
-// matchStepAndNumber returns a moving int and a number whose sum stays within an int up to the horizon.
-func matchStepAndNumber(a, b ref.Val) (m *Value, n int64, ok bool) {
-	m, isMoving := a.(*Value)
-	number, isInt := b.(types.Int)
-	const large, tooLarge = 1 << 60, 1 << 62
-	if !isMoving || m.step == nil || !isInt || number <= -large || large <= number {
-		return nil, 0, false
-	}
-	for _, k := range []int64{0, m.computeSpan()} {
-		if x := m.valueAt(k); x <= -tooLarge || tooLarge <= x {
-			return nil, 0, false
+// noteMembership records when a value is another element of a list, or none any longer. It is not ok if that cannot be predicted.
+func (f *follower) noteMembership(m *Value, list traits.Lister) bool {
+	const steps = 16 // what looking for a moment takes
+	value, _ := lineOf(m)
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		f.m.PaySteps(steps)
+		element := it.Next()
+		other, isLine := lineOf(element)
+		switch {
+		case isMoving(element) || m.steps == nil && isTime(element) && !isLine:
+			return false
+		case m.steps != nil && isNumber(element):
+			m.notePassing(operators.Equals, element)
+		case m.steps == nil && isLine && value.kind == other.kind:
+			f.l.noteCrossing(operators.Equals, value, other)
 		}
 	}
-	return m, int64(number), true
+	return true
 }
 
-// addOrSubtract makes a sum or a difference.
-func (f *follower) addOrSubtract(a, b ref.Val) ref.Val {
+// matchSteps says whether a value is a moving number.
+func matchSteps(v ref.Val) (m *Value, ok bool) {
+	m, ok = v.(*Value)
+	return m, ok && m.steps != nil
+}
+
+// computeSteps calculates with a moving number, and another number. It is nil if the result cannot be followed.
+func (f *follower) computeSteps(a, b ref.Val) ref.Val {
+	left, leftMoves := matchSteps(a)
+	right, rightMoves := matchSteps(b)
+	switch {
+	case leftMoves && rightMoves:
+		return addSteps(f, left, right)
+	case leftMoves && isNumber(b):
+		return computeLeft(f, left, b)
+	case rightMoves && isNumber(a) && f.function != operators.Divide && f.function != operators.Modulo:
+		turns := f.function == operators.Subtract || f.function == operators.Multiply && signOf(a) < 0
+		return f.deriveSteps(right, turns, func(n ref.Val) ref.Val { return f.applyCall(a, n) })
+	default:
+		return nil
+	}
+}
+
+// computeLeft calculates with a moving number on the left.
+func computeLeft(f *follower, m *Value, b ref.Val) ref.Val {
+	compute := func(n ref.Val) ref.Val { return f.applyCall(n, b) }
+	switch f.function {
+	case operators.Add, operators.Subtract:
+		return f.deriveSteps(m, false, compute)
+	case operators.Multiply, operators.Divide:
+		return f.deriveSteps(m, signOf(b) < 0, compute)
+	default:
+		return deriveRemainder(f, m, b, compute)
+	}
+}
+
+// deriveRemainder gives the remainder of a moving number. It begins again when the quotient is another one.
+func deriveRemainder(f *follower, m *Value, b ref.Val, compute func(ref.Val) ref.Val) ref.Val {
+	by, isInt := b.(types.Int)
+	now, nowIsInt := m.now.(types.Int)
+	if !isInt || !nowIsInt || by == 0 || by == -1 {
+		return nil
+	}
+	again := m.steps.findFirst(func(k int64) bool {
+		n, ok := m.steps.at(k).(types.Int)
+		return !ok || n/by != now/by
+	})
+	derived := *m.steps
+	derived.end = min(derived.end, again)
+	derived.at = func(k int64) ref.Val { return compute(m.steps.at(k)) }
+	return f.moveBySteps(compute(m.now), &derived)
+}
+
+// addSteps adds or subtracts two moving numbers, if the result only rises or only falls.
+func addSteps(f *follower, a, b *Value) ref.Val {
 	subtracts := f.function == operators.Subtract
-	if m, n, ok := matchStepAndNumber(a, b); ok {
-		if subtracts {
-			n = -n
-		}
-		return f.deriveStep(m, f.applyCall(m.now, b), func(x int64) int64 { return m.step(x) + n })
+	if f.function != operators.Add && !subtracts || (a.steps.falls == b.steps.falls) == subtracts {
+		return nil
 	}
-	if m, n, ok := matchStepAndNumber(b, a); ok {
-		if !subtracts {
-			return f.deriveStep(m, f.applyCall(a, m.now), func(x int64) int64 { return m.step(x) + n })
-		}
-		// What is taken off rises: seen from the other side it never falls.
-		back := &Value{base: -m.base, Slope: -m.Slope}
-		return f.deriveStep(back, f.applyCall(a, m.now), func(x int64) int64 { return n - m.step(-x) })
-	}
+	sum := *a.steps
+	sum.mergeGrid(b.steps)
+	sum.at = func(k int64) ref.Val { return f.applyCall(a.steps.at(k), b.steps.at(k)) }
+	return f.moveBySteps(f.applyCall(a.now, b.now), &sum)
+}
+
+// computeLine calculates with timestamps and durations. It is nil if the result cannot be followed.
+func (f *follower) computeLine(a, b ref.Val) ref.Val {
 	one, oneKnown := lineOf(a)
 	other, otherKnown := lineOf(b)
-	if !oneKnown || !otherKnown {
-		return f.applySeveral([]ref.Val{a, b})
-	}
-	slope := one.slope + other.slope
-	if subtracts {
+	slope := int64(0)
+	switch {
+	case f.function == operators.Multiply:
+		line, times := one, b
+		if !oneKnown {
+			line, times = other, a
+		}
+		n, isInt := times.(types.Int)
+		if oneKnown == otherKnown || !isInt || n < -maxSlope || n > maxSlope {
+			return nil
+		}
+		slope = line.slope * int64(n)
+	case !oneKnown || !otherKnown:
+		return nil
+	case f.function == operators.Add:
+		slope = one.slope + other.slope
+	case f.function == operators.Subtract:
 		slope = one.slope - other.slope
+	default:
+		return nil
 	}
-	result := f.applyCall(NowOf(a), NowOf(b))
-	sum, known := lineOf(result)
+	return f.moveLine(f.applyCall(NowOf(a), NowOf(b)), slope)
+}
+
+// moveLine has the result of a calculation move.
+func (f *follower) moveLine(result ref.Val, slope int64) ref.Val {
+	made, known := lineOf(result)
 	if !known || slope < -maxSlope || slope > maxSlope { // an error, or too far away
 		f.l.NoteUnknown()
 		return result
 	}
-	return f.l.newMoving(result, sum.base, slope)
+	return f.l.newMoving(result, made.base, slope)
+}
+
+// listLines gives the elements of a list, and what they are now, if all of them are timestamps, or all durations.
+func listLines(list traits.Lister, m *budget.Meter) (lines []line, now []ref.Val) {
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		m.PaySteps(1)
+		element := it.Next()
+		next, known := lineOf(element)
+		if !known || len(lines) > 0 && lines[0].kind != next.kind {
+			return nil, nil
+		}
+		lines, now = append(lines, next), append(now, NowOf(element))
+	}
+	return lines, now
+}
+
+// addUp makes the sum of a list.
+func addUp(f *follower, list traits.Lister) ref.Val {
+	lines, now := listLines(list, f.m)
+	if len(lines) == 0 || lines[0].kind != types.DurationKind {
+		return f.applyFrozen(list)
+	}
+	slope := int64(0)
+	for _, l := range lines {
+		slope += l.slope
+	}
+	return f.moveLine(f.applyCall(types.NewRefValList(budget.NewAdapter(nil), now)), slope)
+}
+
+// sortByKeys sorts a list by keys. It stays in its order until two keys that are beside each other then compare in another way.
+func sortByKeys(f *follower, list ref.Val, keys traits.Lister) ref.Val {
+	lines, now := listLines(keys, f.m)
+	if len(lines) == 0 {
+		frozen, _ := f.l.FreezeValue(keys, f.m)
+		return f.applyCall(list, frozen)
+	}
+	if slices.ContainsFunc(lines, func(l line) bool { return l.slope != lines[0].slope }) {
+		f.m.PaySteps(int64(len(lines) * bits.Len(uint(len(lines)))))
+		slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.base, b.base) })
+		for i := range lines[1:] {
+			operator := operators.Less
+			if lines[i].base == lines[i+1].base {
+				operator = operators.Equals
+			}
+			f.l.noteCrossing(operator, lines[i], lines[i+1])
+		}
+	}
+	return f.applyCall(list, types.NewRefValList(budget.NewAdapter(nil), now))
 }
 
 // findExtreme makes max or min of a list. It is the same element until another one overtakes it.
@@ -377,12 +558,7 @@ func isList(v ref.Val) bool {
 func (l *Lookout) FreezeValue(v ref.Val, m *budget.Meter) (now ref.Val, moved bool) {
 	switch v := v.(type) {
 	case *Value:
-		if v.step == nil {
-			l.NoteUnknown()
-		} else {
-			v.NoteNextStep()
-		}
-		return v.now, true
+		return v.Freeze(), true
 	case *budget.NativeList, *budget.SortedMap: // of the Input
 		return v, false
 	case *types.Optional:

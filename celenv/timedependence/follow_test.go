@@ -13,6 +13,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/celenv/library"
 )
 
 // language is what the tests of this package evaluate: the standard functions, and a time.
@@ -25,7 +26,7 @@ type language struct {
 func newLanguage(t *testing.T) language {
 	t.Helper()
 	env, err := cel.NewEnv(
-		cel.CustomTypeAdapter(budget.NewAdapter(nil)), cel.DefaultUTCTimeZone(true), cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(),
+		cel.CustomTypeAdapter(budget.NewAdapter(nil)), cel.DefaultUTCTimeZone(true), cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(), library.Arithmetic(),
 		cel.Variable("time", cel.TimestampType), cel.Variable("x", cel.DynType))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,12 @@ func (l language) compile(t *testing.T, source string) *cel.Ast {
 }
 
 func (l language) analyze(t *testing.T, source string) Analysis {
-	return Analyze(l.compile(t, source).NativeRep(), func(name string) bool { return name == "time" })
+	return Analyze(l.compile(t, source).NativeRep(), Answer, func(name string) *types.Type {
+		if name == "time" {
+			return types.TimestampType
+		}
+		return nil
+	})
 }
 
 // newMeter makes a meter that anything can be paid with.
@@ -75,7 +81,7 @@ func (l language) evaluate(t *testing.T, source string, at time.Time, look *Look
 			t.Fatalf("%s is too far away", at)
 		}
 		now = moving
-		follow, complete := FollowCalls(l.analyze(t, source).Calls, l.calls, look, m)
+		follow, complete := FollowCalls(new(l.analyze(t, source)), l.calls, look, m)
 		options = append(options, interpreter.CustomDecoratorV2(follow))
 		defer func() {
 			if err := complete(); err != nil {
@@ -129,6 +135,19 @@ func TestFollowCalls(t *testing.T) {
 		"As a timestamp":     {`timestamp(time) >= ` + later(time.Minute), time.Minute},
 		"As a duration":      {`duration(time - ` + later(0) + `) >= duration("1m")`, time.Minute},
 		"A number as one":    {`int(int(time)) >= int(` + later(time.Minute) + `)`, time.Minute},
+		"Remainder":          {`int(time) % 7200 < 3600`, 30 * time.Minute},
+		"Remainder, at last": {`int(time) % 86400 / 3600 >= 22`, 9*time.Hour + 30*time.Minute},
+		"Negative remainder": {`-int(time) % 7200 > -3600`, 30 * time.Minute},
+		"A double":           {`double(int(time) - int(` + later(0) + `)) / 3600.0 > 1.5`, 5401 * time.Second},
+		"Times":              {`(time - ` + later(0) + `) * 3 >= duration("1h")`, 20 * time.Minute},
+		"Times, turned":      {`-2 * (time - ` + later(0) + `) < duration("-1h")`, 30*time.Minute + 1},
+		"Clock":              {`time.getHours() * 60 + time.getMinutes() >= 770`, 20 * time.Minute},
+		"Two that go away":   {`time.getHours() - (` + later(time.Hour) + ` - time).getMinutes() > -40`, 8*time.Minute + 1},
+		"One of numbers":     {`int(time) in [5, int(` + later(time.Minute) + `)]`, time.Minute},
+		"One of times":       {`time in [` + later(time.Minute) + `, ` + later(time.Hour) + `]`, time.Minute},
+		"Index":              {`[1, 2][time.getHours() / 13] == 2`, 30 * time.Minute},
+		"Day of the week":    {`time.getDayOfWeek() in [0, 6]`, 59*time.Hour + 30*time.Minute},
+		"Rest of the year":   {`365 - time.getDayOfYear() < 180`, 275*time.Hour + 30*time.Minute},
 		"In a loop":          {`[1, 2].all(n, time > ` + later(time.Minute) + `)`, time.Minute + 1},
 	}
 	l := newLanguage(t)
@@ -165,7 +184,7 @@ func TestFollowCallsSaysWhatItCannotKnow(t *testing.T) {
 	l := newLanguage(t)
 	for name, source := range map[string]string{
 		"Text":            `string(time) == "2026"`,
-		"In a list":       `time in [timestamp("2026-06-24T13:00:00Z")]`,
+		"In a list":       `time in [timestamp("1440-06-24T13:00:00Z")]`,
 		"Equal lists":     `[time] == [timestamp("2026-06-24T13:00:00Z")]`,
 		"Zone of nowhere": `time.getHours("Nowhere/Town") == 1`,
 	} {
@@ -209,7 +228,9 @@ func TestAnalyze(t *testing.T) {
 		"A list of it":        {source: `[time, time]`, result: true},
 		"A map of it":         {source: `{"a": time}`, result: true},
 		"A key of a map":      {source: `{time: 1}`, blind: true},
-		"An index":            {source: `[1, 2][int(time)]`, calls: 1, blind: true},
+		"An index":            {source: `[1, 2][int(time)]`, calls: 1},
+		"An index, chosen":    {source: `[1, 2][x == 1 ? time.getHours() : 0]`, calls: 1, blind: true},
+		"A part of a time":    {source: `time.getMonth()`, calls: 1, result: true},
 		"Age as a number":     {source: `int(time) / 60`, calls: 2, result: true},
 		"Text of it":          {source: `string(time)`, calls: 1},
 		"And":                 {source: `time > timestamp("2026-06-24T12:00:00Z") && x == 1`, calls: 1},
@@ -231,7 +252,7 @@ func TestAnalyze(t *testing.T) {
 
 // A call that cannot be followed in the program is an error, so that no change of time goes unseen.
 func TestFollowCallsMissesNone(t *testing.T) {
-	_, complete := FollowCalls(map[int64]bool{1 << 40: true}, newLanguage(t).calls, &Lookout{}, newMeter(t))
+	_, complete := FollowCalls(&Analysis{Calls: map[int64]bool{1 << 40: true}}, newLanguage(t).calls, &Lookout{}, newMeter(t))
 	if complete() == nil {
 		t.Error("a call that is in no program is followed")
 	}

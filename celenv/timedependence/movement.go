@@ -18,29 +18,41 @@ import (
 type Analysis struct {
 	// Calls are those that can be given one. All others are left as they are, and cost nothing more.
 	Calls map[int64]bool
+	// Keys are those of them whose result is looked up, in a list or a map.
+	Keys map[int64]bool
 	// Result says that the value of the expression can be one, or hold one.
 	Result bool
-	// Blind means that a moving value can reach a place where no call can follow it, such as an index. Then nothing is predicted.
+	// Blind means that a moving value can reach a place where no call can follow it, such as the key of a map. Then nothing is predicted.
 	Blind bool
 
-	// collecting are the loops that collect what can move, as far as is known, and grown says that one was found in this turn.
+	// unforeseen are the parts whose changes cannot be predicted, or are too many.
+	unforeseen map[int64]unforeseen
+
+	// moving are the parts that can move. collecting are the loops that collect what can move, as far as is known, and grown says that one was found in this turn.
+	moving     map[int64]bool
 	collecting map[int64]bool
 	grown      bool
 
 	types map[int64]*types.Type
-	// canNameMove says of the names that no loop has whether they can move.
-	canNameMove func(name string) bool
+	// typeOfName gives the type of a name that no loop has, if it can move; nil if it cannot.
+	typeOfName func(name string) *types.Type
 }
 
 // Analyze goes through an expression until nothing more is found that can move: as a whole, because loops in loops, each gone through
-// twice by itself, would be gone through twice as often with each of them.
-func Analyze(a *ast.AST, names func(string) bool) Analysis {
-	m := Analysis{Calls: map[int64]bool{}, collecting: map[int64]bool{}, grown: true, types: a.TypeMap(), canNameMove: names}
+// twice by itself, would be gone through twice as often with each of them. purpose says what becomes of its value.
+func Analyze(a *ast.AST, purpose Purpose, names func(string) *types.Type) Analysis {
+	m := Analysis{
+		Calls: map[int64]bool{}, Keys: map[int64]bool{}, unforeseen: map[int64]unforeseen{}, moving: map[int64]bool{}, collecting: map[int64]bool{}, grown: true,
+		types: a.TypeMap(), typeOfName: names,
+	}
 	for m.grown {
 		m.grown = false
 		m.Result = m.traceExpression(a.Expr(), nil)
 	}
-	m.collecting, m.types, m.canNameMove = nil, nil, nil
+	if m.Result {
+		m.noteResult(a.Expr(), purpose)
+	}
+	m.moving, m.collecting, m.types, m.typeOfName = nil, nil, nil, nil
 	return m
 }
 
@@ -53,6 +65,14 @@ type local struct {
 
 // traceExpression says whether the value of an expression can move, and marks the calls in it that can be given what moves.
 func (m *Analysis) traceExpression(e ast.Expr, locals *local) bool {
+	moves := m.traceKind(e, locals)
+	if moves {
+		m.moving[e.ID()] = true
+	}
+	return moves
+}
+
+func (m *Analysis) traceKind(e ast.Expr, locals *local) bool {
 	switch e.Kind() {
 	case ast.LiteralKind:
 		return false
@@ -63,7 +83,7 @@ func (m *Analysis) traceExpression(e ast.Expr, locals *local) bool {
 				return l.moves
 			}
 		}
-		return m.canNameMove(name)
+		return m.typeOfName(name) != nil
 	case ast.SelectKind:
 		return m.traceExpression(e.AsSelect().Operand(), locals) && !e.AsSelect().IsTestOnly() && m.canHold(e)
 	case ast.ListKind:
@@ -92,14 +112,26 @@ func (m *Analysis) traceAll(all []ast.Expr, locals *local) bool {
 func (m *Analysis) traceMap(entries []ast.EntryExpr, locals *local) bool {
 	value := false
 	for _, entry := range entries {
-		m.markBlindIfMoving(entry.AsMapEntry().Key(), locals)
+		m.traceKey(entry.AsMapEntry().Key(), locals, false)
 		value = m.traceExpression(entry.AsMapEntry().Value(), locals) || value
 	}
 	return value
 }
 
-func (m *Analysis) markBlindIfMoving(e ast.Expr, locals *local) {
-	m.Blind = m.traceExpression(e, locals) || m.Blind
+// traceKey goes through what is looked up, or becomes the key of a map. A call gives what it is now, and so does a name or a part of one that is an
+// index: budget.NewAttributes sees to it.
+func (m *Analysis) traceKey(e ast.Expr, locals *local, isIndex bool) {
+	if !m.traceExpression(e, locals) {
+		return
+	}
+	switch {
+	case e.Kind() == ast.CallKind && m.Calls[e.ID()]:
+		m.Keys[e.ID()] = true
+		m.noteOften(e.ID(), e, operators.Index)
+	case !isIndex || e.Kind() != ast.IdentKind && e.Kind() != ast.SelectKind:
+		m.Blind = true
+		m.unforeseen[e.ID()] = unforeseen{function: operators.Index}
+	}
 }
 
 // canHold says that a value of the type that the checker found can move, or hold what does.
@@ -109,7 +141,7 @@ func (m *Analysis) canHold(e ast.Expr) bool {
 		return true
 	}
 	switch t.Kind() {
-	case types.BoolKind, types.BytesKind, types.DoubleKind, types.NullTypeKind, types.StringKind, types.TypeKind, types.UintKind:
+	case types.BoolKind, types.BytesKind, types.NullTypeKind, types.StringKind, types.TypeKind, types.UintKind:
 		return false
 	default:
 		return true
@@ -124,7 +156,7 @@ func (m *Analysis) traceCall(e ast.Expr, locals *local) bool {
 		m.traceExpression(args[0], locals)
 		return m.traceAll(args[1:], locals) && m.canHold(e)
 	case operators.Index, operators.OptIndex:
-		m.markBlindIfMoving(args[1], locals)
+		m.traceKey(args[1], locals, true)
 		return m.traceExpression(args[0], locals) && m.canHold(e)
 	case operators.OptSelect:
 		return m.traceExpression(args[0], locals) && m.canHold(e)
@@ -135,14 +167,27 @@ func (m *Analysis) traceCall(e ast.Expr, locals *local) bool {
 		return m.traceAll(args, locals) && m.canHold(e)
 	case "cel.@mapInsert":
 		if len(args) == 3 {
-			m.markBlindIfMoving(args[1], locals)
+			m.traceKey(args[1], locals, false)
 		}
 	}
+	return m.traceArguments(e, function, args, locals)
+}
+
+// traceArguments marks a call if one of its arguments can move. The keys by which a list is sorted only say in which order.
+func (m *Analysis) traceArguments(e ast.Expr, function string, args []ast.Expr, locals *local) bool {
 	if !m.traceAll(args, locals) {
 		return false
 	}
 	m.Calls[e.ID()] = true
-	return KeepsMovement(function) && m.canHold(e)
+	m.noteUnforeseen(e, function, args)
+	switch {
+	case function == "@sortByAssociatedKeys":
+		return m.moving[args[0].ID()]
+	case len(args) == 1 && m.convertsNumber(function, args[0]):
+		return false
+	default:
+		return KeepsMovement(function) && m.canHold(e)
+	}
 }
 
 // traceLoop goes through a loop. What it collects can move if its beginning can, or what a turn makes of it.

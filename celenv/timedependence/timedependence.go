@@ -6,8 +6,6 @@ package timedependence
 import (
 	"math"
 	"reflect"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/cel-go/common/operators"
@@ -23,7 +21,7 @@ const (
 	// horizon is how far it is looked ahead, in nanoseconds: what lies further away is looked at again then.
 	horizon = int64(80 * 365 * 24 * time.Hour)
 	// maxSlope bounds how much faster than time a value may go, so that no product is too large.
-	maxSlope = 1000
+	maxSlope = 1_000_000
 	// farSeconds is how far from 1970 a timestamp may be to be counted in nanoseconds.
 	farSeconds = 9_000_000_000
 )
@@ -51,15 +49,15 @@ func (l *Lookout) Merge(other Lookout) {
 	l.Unknown = l.Unknown || other.Unknown
 }
 
-// Value is a timestamp, a duration or an int that changes as time passes. When k nanoseconds have passed, the first two are base+slope*k
-// of them, and an int is what step makes of that; step never falls.
+// Value is a timestamp, a duration or a number that changes as time passes. When k nanoseconds have passed, the first two are base+slope*k of
+// them.
 //
 // cel-go's functions do not know it. A follower passes them the current value, and records until when their result is valid. If code
 // looks at the value in any other way, it cannot be predicted when its result changes.
 type Value struct {
 	now         ref.Val
 	base, Slope int64
-	step        func(int64) int64 // nil for what is no int
+	steps       *steps // nil for what is no number
 	l           *Lookout
 }
 
@@ -70,8 +68,18 @@ func NewTime(at time.Time, l *Lookout) (*Value, bool) {
 	return &Value{now: now, base: start.base, Slope: 1, l: l}, ok
 }
 
-// IsStepwise says that the value changes in steps, as an int does.
-func (m *Value) IsStepwise() bool { return m.step != nil }
+// IsStepwise says that the value changes in steps, as a number does.
+func (m *Value) IsStepwise() bool { return m.steps != nil }
+
+// Freeze gives what it is now. That is noted: a number for when it is another one, and what is always another one as unknown.
+func (m *Value) Freeze() ref.Val {
+	if m.steps == nil {
+		m.l.NoteUnknown()
+	} else {
+		m.NoteNextStep()
+	}
+	return m.now
+}
 
 // ConvertToNative gives what it is now.
 func (m *Value) ConvertToNative(t reflect.Type) (any, error) {
@@ -141,7 +149,7 @@ type line struct {
 func lineOf(v ref.Val) (line, bool) {
 	switch v := v.(type) {
 	case *Value:
-		return line{v.base, v.Slope, budget.TypeOf(v.now).Kind()}, v.step == nil
+		return line{v.base, v.Slope, budget.TypeOf(v.now).Kind()}, v.steps == nil
 	case types.Timestamp:
 		s := v.Unix()
 		return line{v.UnixNano(), 0, types.TimestampKind}, -farSeconds < s && s < farSeconds
@@ -214,113 +222,4 @@ func mirrorOperator(operator string) string {
 	default:
 		return operator
 	}
-}
-
-// makeRising gives an int that never falls, of one that never rises.
-func (m *Value) makeRising() (up *Value, turned bool) {
-	if m.Slope > 0 {
-		return m, false
-	}
-	return &Value{base: -m.base, Slope: -m.Slope, step: func(x int64) int64 { return -m.step(-x) }, l: m.l}, true
-}
-
-// valueAt gives a moving int when k nanoseconds have passed.
-func (m *Value) valueAt(k int64) int64 { return m.step(m.base + m.Slope*k) }
-
-// findReach finds the first k from 1 on at which an int that never falls is n or more, but no later than the last one.
-func (m *Value) findReach(n int64) int64 {
-	last := m.computeSpan()
-	low, high := int64(0), int64(1)
-	for high < last && m.valueAt(high) < n {
-		low, high = high, min(2*high, last)
-	}
-	for high-low > 1 {
-		if middle := low + (high-low)/2; m.valueAt(middle) < n {
-			low = middle
-		} else {
-			high = middle
-		}
-	}
-	return high
-}
-
-// NoteNextStep notes when a moving int is another one.
-func (m *Value) NoteNextStep() {
-	up, _ := m.makeRising()
-	if now := up.valueAt(0); now < math.MaxInt64 {
-		m.l.noteChange(up.findReach(now + 1))
-	}
-}
-
-// notePassing notes when a moving int compares with n in another way than now.
-func (m *Value) notePassing(operator string, n int64) {
-	if n == math.MinInt64 || n == math.MaxInt64 {
-		m.NoteNextStep()
-		return
-	}
-	up, turned := m.makeRising()
-	if turned {
-		operator, n = mirrorOperator(operator), -n
-	}
-	now, past := up.valueAt(0), n
-	switch operator {
-	case operators.Less, operators.GreaterEquals:
-	case operators.LessEquals, operators.Greater:
-		past = n + 1
-	default:
-		if now == n {
-			past = n + 1
-		}
-	}
-	if now < past {
-		m.l.noteChange(up.findReach(past))
-	}
-}
-
-// findNextTurn returns when a part of a time, as a getter of CEL returns it, may change: where that part begins again in the time's own
-// zone, or where the zone's offset changes.
-func findNextTurn(getter string, at time.Time) (next time.Time, ok bool) {
-	_, offset := at.Zone()
-	fixed := time.FixedZone("", offset)
-	year, month, day := at.Date()
-	switch getter {
-	case "getMilliseconds":
-		next = at.Truncate(time.Millisecond).Add(time.Millisecond)
-	case "getSeconds":
-		next = at.Truncate(time.Second).Add(time.Second)
-	case "getMinutes":
-		next = time.Date(year, month, day, at.Hour(), at.Minute()+1, 0, 0, fixed)
-	case "getHours":
-		next = time.Date(year, month, day, at.Hour()+1, 0, 0, 0, fixed)
-	case "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear":
-		next = time.Date(year, month, day+1, 0, 0, 0, 0, fixed)
-	case "getMonth":
-		next = time.Date(year, month+1, 1, 0, 0, 0, 0, fixed)
-	case "getFullYear":
-		next = time.Date(year+1, 1, 1, 0, 0, 0, 0, fixed)
-	default:
-		return time.Time{}, false
-	}
-	if _, end := at.ZoneBounds(); !end.IsZero() && end.Before(next) {
-		next = end
-	}
-	return next, true
-}
-
-// parseZone reads a time zone as CEL's getters do: the name of one, or an offset such as -03:30.
-func parseZone(text string) (*time.Location, bool) {
-	hours, minutes, isOffset := strings.Cut(text, ":")
-	if !isOffset {
-		location, err := time.LoadLocation(text)
-		return location, err == nil
-	}
-	h, err := strconv.Atoi(hours)
-	m, minutesErr := strconv.Atoi(minutes)
-	if err != nil || minutesErr != nil {
-		return nil, false
-	}
-	if text[0] == '-' {
-		m = -m
-	}
-	return time.FixedZone("", (h*60+m)*60), true
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -35,6 +36,49 @@ func TestCookbook(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(cookbook, "kustomization.yaml")); err == nil {
 		t.Error("nobody needs all recipes at once")
 	}
+}
+
+// Nothing that is shipped is warned of because of the time: what can be foreseen is, and does not change every second. A Cleaner that does is.
+func TestNothingShippedIsUnforeseen(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		t.Helper()
+		file := filepath.Join(dir, name+".yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(contents(t, tenRules), -1)
+	for i, block := range blocks {
+		put(fmt.Sprintf("rule-%d", i), block[1])
+	}
+	var protected []string
+	for _, r := range recipes(t) {
+		put(r.name, r.text)
+		for _, flag := range allowing.FindAllString(r.text, -1) {
+			_, kinds, _ := strings.Cut(flag, "=")
+			protected = append(protected, kinds)
+		}
+	}
+	shipped, err := filepath.Glob("../../config/templates/*/template.yaml")
+	if err != nil || len(shipped) < 5 {
+		t.Fatalf("the templates are not where they should be: %v, %v", shipped, err)
+	}
+	for i, path := range shipped {
+		put(fmt.Sprintf("template-%d", i), contents(t, path))
+	}
+	validate := func(what string, want int) {
+		t.Helper()
+		var out strings.Builder
+		code := run(t.Context(), clock.RealClock{}, []string{"validate", "-f", what, "--allow-protected-kinds", strings.Join(protected, ",")}, strings.NewReader(""), &out, &out)
+		lines := regexp.MustCompile("(?m)^.*(cannot be predicted|changes every second).*$").FindAllString(out.String(), -1)
+		if code != 0 || len(lines) != want {
+			t.Errorf("%s: code %d: %q, and not %d warnings\n%s", what, code, lines, want, out.String())
+		}
+	}
+	validate(dir, 0)
+	validate(put("wrong", strings.Replace(blocks[0][1], "when: ", "unless: string(time) == \"2026\"\n    when: ", 1)), 1)
 }
 
 // recipe is a folder of the cookbook.
