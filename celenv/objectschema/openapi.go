@@ -56,28 +56,44 @@ func (n *nodeOrBool) UnmarshalJSON(data []byte) error {
 }
 
 // OfOpenAPI returns the schema of a kind in the OpenAPI v3 document of its group and version, in JSON. It is nil if the document does not
-// describe the kind.
+// describe the kind. Of the document it decodes what the kind needs: one of a group with large kinds may have many megabytes.
 func OfOpenAPI(document []byte, gvk schema.GroupVersionKind) (*Schema, error) {
+	var kinds struct {
+		Components struct {
+			Schemas map[string]*struct {
+				GroupVersionKind []kindName `json:"x-kubernetes-group-version-kind"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(document, &kinds); err != nil {
+		return nil, fmt.Errorf("cannot read the OpenAPI document of %s: %w", gvk.GroupVersion(), err)
+	}
+	for name, of := range kinds.Components.Schemas {
+		if of != nil && slices.ContainsFunc(of.GroupVersionKind, func(k kindName) bool {
+			return k.Group == gvk.Group && k.Version == gvk.Version && standsFor(gvk.Kind, k.Kind)
+		}) {
+			return ofComponent(document, name, gvk)
+		}
+	}
+	return nil, nil
+}
+
+// ofComponent returns the schema of a kind that a component of a document describes.
+func ofComponent(document []byte, name string, gvk schema.GroupVersionKind) (*Schema, error) {
 	var read struct {
 		Components struct {
-			Schemas map[string]*node `json:"schemas"`
+			Schemas map[string]json.RawMessage `json:"schemas"`
 		} `json:"components"`
 	}
 	if err := json.Unmarshal(document, &read); err != nil {
 		return nil, fmt.Errorf("cannot read the OpenAPI document of %s: %w", gvk.GroupVersion(), err)
 	}
-	c := converter{components: read.Components.Schemas, made: map[*node]*Schema{}}
-	for _, n := range c.components {
-		if n == nil {
-			continue
-		}
-		for _, k := range n.GroupVersionKind {
-			if k.Group == gvk.Group && k.Version == gvk.Version && standsFor(gvk.Kind, k.Kind) {
-				return c.convert(n).finishKind(gvk), nil
-			}
-		}
+	c := converter{components: read.Components.Schemas, read: map[string]*node{}, made: map[*node]*Schema{}}
+	s := c.convert(c.readComponent(name)).finishKind(gvk)
+	if c.failed != nil {
+		return nil, fmt.Errorf("cannot read the OpenAPI document of %s: %w", gvk.GroupVersion(), c.failed)
 	}
-	return nil, nil
+	return s, nil
 }
 
 // OfDefinition returns the schema of a version of a CustomResourceDefinition. It is nil if the definition does not have that version.
@@ -103,9 +119,25 @@ func OfDefinition(crd *apiextensionsv1.CustomResourceDefinition, version string)
 
 // converter makes schemas of the nodes of a document. A node that contains itself has one schema.
 type converter struct {
-	components map[string]*node
+	components map[string]json.RawMessage
+	read       map[string]*node // of these
+	failed     error            // why one could not be read
 	made       map[*node]*Schema
 	preserves  bool // unknown fields everywhere
+}
+
+// readComponent returns a component of the document; nil if there is none.
+func (c *converter) readComponent(name string) *node {
+	n, done := c.read[name]
+	text, there := c.components[name]
+	if done || !there {
+		return n
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		c.failed, n = err, nil
+	}
+	c.read[name] = n
+	return n
 }
 
 // follow returns the node that a reference leads to, through others; nil if it leads nowhere.
@@ -117,7 +149,7 @@ func (c *converter) follow(n *node) *node {
 		case n.Ref != "" && n.Preserve:
 			return nil
 		case n.Ref != "":
-			n = c.components[strings.TrimPrefix(n.Ref, "#/components/schemas/")]
+			n = c.readComponent(strings.TrimPrefix(n.Ref, "#/components/schemas/"))
 		case len(n.AllOf) == 1 && n.Type == "" && len(n.Properties) == 0 && !n.Preserve:
 			n = n.AllOf[0]
 		default:

@@ -6,6 +6,7 @@ package objectschema
 import (
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -143,6 +144,36 @@ func TestOfOpenAPI(t *testing.T) {
 	}
 	if _, err := OfOpenAPI([]byte("{"), gvk); err == nil || !strings.Contains(err.Error(), "cannot read the OpenAPI document of example.com/v1") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Of a document, only what a kind needs has to be readable, and is decoded.
+func TestOfOpenAPIReadsWhatItNeeds(t *testing.T) {
+	gvk := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	with := func(broken string) []byte {
+		return []byte(strings.Replace(document, `"x.Null": null`, fmt.Sprintf("%q: {\"type\": 5}", broken), 1))
+	}
+	if s, err := OfOpenAPI(with("x.Unused"), gvk); s == nil || err != nil {
+		t.Errorf("broken elsewhere: %v, %v", s, err)
+	}
+	if s, err := OfOpenAPI(with("gone"), gvk); s != nil || err == nil || !strings.Contains(err.Error(), "cannot read the OpenAPI document of example.com/v1") {
+		t.Errorf("broken where it is needed: %v, %v", s, err)
+	}
+	var large strings.Builder
+	large.WriteString(`{"components": {"schemas": {"Widget": {"type": "object", "properties": {"spec": {"type": "object"}}, "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Widget"}]}`)
+	for i := range 20_000 {
+		fmt.Fprintf(&large, `, "Other%d": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"type": "string"}}}}`, i)
+	}
+	large.WriteString("}}}")
+	text := []byte(large.String())
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := OfOpenAPI(text, gvk); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took, most := after.TotalAlloc-before.TotalAlloc, uint64(8*len(text)); took > most {
+		t.Errorf("a document of %d bytes takes %d, more than %d", len(text), took, most)
 	}
 }
 
