@@ -281,7 +281,7 @@ func stopped(s *state, decided []*v1alpha1.Work, helm bool) string {
 func deciding(c v1alpha1.Owner) *v1alpha1.Work {
 	w := *c.Work()
 	w.Suspend, w.Mode, w.Retry, w.CloudEventSink, w.CloudEventSinkAuth, w.CloudEventData = false, "", nil, "", nil, ""
-	w.Schedule, w.TimeZone, w.StartingDeadline = "", "", ""
+	w.Schedule, w.TimeZone, w.StartingDeadline, w.Validation = "", "", "", ""
 	return &w
 }
 
