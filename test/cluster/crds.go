@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -83,21 +84,43 @@ func RemoveCRD(ctx context.Context, cfg *rest.Config, name string) error {
 // KnativeServingCRDs returns the files with the CustomResourceDefinitions of Knative Serving, out of its Go module, which
 // is downloaded if need be.
 func KnativeServingCRDs(ctx context.Context) ([]string, error) {
-	dir, err := thirdParty(ctx, "knative.dev/serving")
-	if err != nil {
-		return nil, err
-	}
-	return yamlFiles(filepath.Join(dir, "config", "core", "300-resources"))
+	return ThirdPartyCRDs(ctx, "knative.dev/serving", "config/core/300-resources/*.yaml")
 }
 
 // TektonCRDs returns the files with the CustomResourceDefinitions of Tekton Pipelines, out of its Go module, which is downloaded if need
 // be. The webhook that converts between their versions is missing: only stored versions can be read.
 func TektonCRDs(ctx context.Context) ([]string, error) {
-	dir, err := thirdParty(ctx, "github.com/tektoncd/pipeline")
+	return ThirdPartyCRDs(ctx, "github.com/tektoncd/pipeline", "config/300-crds/*.yaml")
+}
+
+// ThirdPartyCRDs returns files of a module that test/thirdparty requires, which is downloaded if need be, by a pattern below its root.
+func ThirdPartyCRDs(ctx context.Context, module, pattern string) ([]string, error) {
+	dir, err := thirdParty(ctx, module)
 	if err != nil {
 		return nil, err
 	}
-	return yamlFiles(filepath.Join(dir, "config", "300-crds"))
+	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("cannot find %s in %s: %w", pattern, dir, errors.Join(err, os.ErrNotExist))
+	}
+	return files, nil
+}
+
+// ReadCRDs reads the CustomResourceDefinitions in these YAML files, or in the *.yaml files of these folders.
+func ReadCRDs(paths ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	read, err := readCRDs(paths)
+	if err != nil {
+		return nil, err
+	}
+	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(read))
+	for _, u := range read {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
+			return nil, fmt.Errorf("cannot read CustomResourceDefinition %q: %w", u.GetName(), err)
+		}
+		crds = append(crds, crd)
+	}
+	return crds, nil
 }
 
 // thirdParty returns the folder with the files of a module that test/thirdparty requires, at the version required there.

@@ -5,6 +5,10 @@ module github.com/vtex/cleaner/test/thirdparty
 go 1.26.0
 
 require (
+	github.com/argoproj/argo-cd/v3 v3.4.0
+	github.com/argoproj/argo-rollouts v1.9.0
+	github.com/argoproj/argo-workflows/v4 v4.0.5
+	github.com/cert-manager/cert-manager v1.21.2
 	github.com/tektoncd/pipeline v1.6.0
 	knative.dev/serving v0.51.0
 )
