@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/evalcancel"
 	"github.com/vtex/cleaner/controllers/internal/events"
 	"github.com/vtex/cleaner/controllers/internal/fair"
+	"github.com/vtex/cleaner/controllers/internal/fieldchecks"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/metrics"
@@ -71,8 +72,10 @@ type CleanerReconciler struct {
 	// readings are slots in which records of releases are read.
 	readings *fair.Slots
 	wake     *fair.Waker
-	metrics  *metrics.Metrics
-	opts     Options
+	// fields checks the fields that expressions read, beside the passes.
+	fields  *fieldchecks.Checker
+	metrics *metrics.Metrics
+	opts    Options
 }
 
 // Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.
@@ -329,6 +332,7 @@ func (r *CleanerReconciler) forgetCleaner(key types.NamespacedName, uid types.UI
 	r.turns.LeaveLine(key)
 	r.pool.LeaveSlot(key)
 	r.metrics.ForgetCleaner(key)
+	r.fields.ForgetCleaner(key)
 }
 
 func (r *CleanerReconciler) openPass(ctx context.Context, c v1alpha1.Owner, key types.NamespacedName, mem *memory) (*pass, error) {
@@ -425,6 +429,7 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 		return ctrl.Result{}, errors.Join(err, client.IgnoreNotFound(reportErr))
 	}
 	until = p.wakeTime(until, now)
+	reportMistakes(p)
 	due, err := p.journal.SendReport(ctx, now)
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrOutdated):

@@ -58,12 +58,14 @@ type rig struct {
 	// lease says that this process owns the Cleaner.
 	lease    bool
 	registry *prometheus.Registry
+	// schemas are what fields are checked with, once something runs r.fields.
+	schemas *knownSchemas
 }
 
 // newRig makes a rig of a Cleaner, which was created at epoch, and of Pods.
 func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructured) *rig {
 	t.Helper()
-	r := &rig{t: t, name: "c", clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, lease: true}
+	r := &rig{t: t, name: "c", clock: clocktesting.NewFakeClock(epoch.Add(time.Hour)), events: &heard{}, lease: true, schemas: &knownSchemas{}}
 	r.pods = &podServer{t: t, clock: r.clock, objects: map[string]*unstructured.Unstructured{}}
 	r.pods.put(&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "shop", "uid": "uid-shop"}}})
 	for _, p := range pods {
@@ -97,6 +99,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		pool: uninstallpool.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),
 	}
+	r.fields = r.newFieldChecker(r.schemas)
 	r.keepCleaner(c)
 	return r
 }

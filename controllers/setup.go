@@ -48,6 +48,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/triggers"
 	"github.com/vtex/cleaner/controllers/internal/uninstallpool"
 	"github.com/vtex/cleaner/controllers/internal/watches"
+	"github.com/vtex/cleaner/controllers/kindschemas"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/shards"
@@ -152,7 +153,10 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		count.CountPanic()
 		mgr.GetLogger().Error(p, "Panic", "stack", p.Stack)
 	})
-	engine, err := watches.New(watches.Options{Config: config, Clock: opts.Clock, Metrics: count, Budget: memory})
+	var r *CleanerReconciler // before the watches are started
+	engine, err := watches.New(watches.Options{
+		Config: config, Clock: opts.Clock, Metrics: count, Budget: memory, DefinitionChanged: func(name string) { r.fields.NoteDefinition(name) },
+	})
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
@@ -202,18 +206,20 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	kinds, err := newKindsFinder(config, &opts, own, identity.NewKindReviews(reviews.SubjectAccessReviews(), opts.Clock), reviews.SelfSubjectRulesReviews())
+	discovered, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot make a discovery client: %w", err)
 	}
-	r := &CleanerReconciler{
+	kinds := newKindsFinder(discovered, &opts, own, identity.NewKindReviews(reviews.SubjectAccessReviews(), opts.Clock), reviews.SelfSubjectRulesReviews())
+	r = &CleanerReconciler{
 		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: uninstallpool.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors, kinds: kinds,
 	}
+	r.fields = r.newFieldChecker(kindschemas.NewReader(discovered.RESTClient(), opts.Clock))
 	opts.Shards.NotifyChanges(func(changed []int) { cachedcleaners.WakeShards(context.Background(), r.client, changed, r.wake.Wake) }) //nolint:forbidigo // a cache is read
-	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool} {
+	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool, r.fields} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
 		}
@@ -256,14 +262,10 @@ func newClients(c clients.Config) (*clients.Factory, *clients.Set, error) {
 }
 
 // newKindsFinder returns what finds the kinds of targets of all kinds.
-func newKindsFinder(config *rest.Config, o *Options, own *clients.Set, reviews *identity.KindReviews, rules rights.RulesReviews) (*anykinds.Finder, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("cannot make a discovery client: %w", err)
-	}
+func newKindsFinder(d served.AllResources, o *Options, own *clients.Set, reviews *identity.KindReviews, rules rights.RulesReviews) *anykinds.Finder {
 	return anykinds.NewFinder(anykinds.Options{
 		Namespace: o.Namespace, Kinds: served.NewDirectory(o.Clock, d), Watched: own.Watched, Reviews: reviews, Own: rules, Clock: o.Clock,
-	}), nil
+	})
 }
 
 // MetricsHandler gives the metrics of this process.

@@ -29,7 +29,7 @@ func CleanerAnnotations() []string {
 }
 
 // The condition types of a Cleaner. Each follows the Kubernetes conventions: Ready, Valid, TargetsResolved, Evaluated
-// and Delivered are good when True; Stalled, Reconciling, Tripped and RequestDropped appear only while they are True.
+// and Delivered are good when True; Stalled, Reconciling, Tripped, SchemaMismatch and RequestDropped appear only while they are True.
 const (
 	// ConditionReady is True while the Cleaner works as it is written, waiting included.
 	ConditionReady = "Ready"
@@ -45,6 +45,8 @@ const (
 	ConditionEvaluated = "Evaluated"
 	// ConditionTripped is there while a limit forbids what would be done.
 	ConditionTripped = "Tripped"
+	// ConditionSchemaMismatch is there while expressions read what the schemas of their kinds do not have. It is a warning: the Cleaner acts.
+	ConditionSchemaMismatch = "SchemaMismatch"
 	// ConditionRequestDropped is set while the operator does not act on the last request for an evaluation outside the schedule. A new
 	// request removes it.
 	ConditionRequestDropped = "RequestDropped"
@@ -92,6 +94,8 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonValid: the spec can work.
 	ReasonValid = "Valid"
+	// ReasonNotInSchema: expressions read a field, or compare one with a value, that objects of its kind do not have.
+	ReasonNotInSchema = "NotInSchema"
 	// ReasonResolved: every target's kind is served and readable.
 	ReasonResolved = "Resolved"
 	// ReasonDryRun: all conditions are true, and mode DryRun reports only.

@@ -17,7 +17,8 @@ type CleanerStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The current state of the Cleaner. Ready is the summary. Valid, TargetsResolved, Evaluated and Delivered give the
-	// details. Stalled, Reconciling, Tripped and RequestDropped are present only while they are True.
+	// details. Stalled, Reconciling, Tripped, RequestDropped and SchemaMismatch are present only while they are True.
+	// SchemaMismatch is a warning: expressions read fields that the schema of a kind does not have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

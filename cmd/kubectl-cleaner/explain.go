@@ -99,7 +99,7 @@ func printStatus(out output.Screen, p output.Painter, name string, owner v1alpha
 	}
 	out.Printf("%s: %s\n%s\n", name, p.Bold(ready.Reason), ready.Message)
 	for _, c := range s.Conditions {
-		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionRequestDropped}, c.Type)) && c.Message != ready.Message {
+		if c.Type != v1alpha1.ConditionReady && (c.Status != metav1.ConditionTrue || slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling, v1alpha1.ConditionRequestDropped, v1alpha1.ConditionSchemaMismatch}, c.Type)) && c.Message != ready.Message {
 			out.Printf("%s: %s: %s\n", p.Yellow(fmt.Sprintf("%s is %s", c.Type, c.Status)), c.Reason, c.Message)
 		}
 	}

@@ -41,6 +41,29 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
+// TestExplainConditions shows which conditions explain has beside the summary: those that are not as they should be.
+func TestExplainConditions(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: "Reason" + kind, Message: "It says " + kind + "."}
+	}
+	c := &v1alpha1.Cleaner{}
+	c.Status.Conditions = []metav1.Condition{
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue), condition(v1alpha1.ConditionValid, metav1.ConditionTrue), condition(v1alpha1.ConditionEvaluated, metav1.ConditionFalse),
+		condition(v1alpha1.ConditionRequestDropped, metav1.ConditionTrue), condition(v1alpha1.ConditionSchemaMismatch, metav1.ConditionTrue),
+	}
+	var text strings.Builder
+	screen := output.Screen{To: &text, ColourMode: new(output.ColourMode)}
+	printStatus(screen, screen.NewPainter(), "cleaner/c", c)
+	for _, want := range []string{"cleaner/c: ReasonReady\n", "Evaluated is False: ", "RequestDropped is True: ", "SchemaMismatch is True: ReasonSchemaMismatch: It says SchemaMismatch.\n"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("it does not say %q:\n%s", want, text.String())
+		}
+	}
+	if strings.Contains(text.String(), "Valid") {
+		t.Errorf("it shows what is as it should be:\n%s", text.String())
+	}
+}
+
 // explainedLive is a Cleaner of the cluster whose timer runs.
 const explainedLive = `
 apiVersion: cleaner.vtex.dev/v1alpha1

@@ -36,22 +36,27 @@ type Source interface {
 	Renew(ctx context.Context) (changed bool, err error)
 }
 
+// SeesKind says whether expressions see objects of the kind of a target, and which it is. Targets of all kinds have none.
+func SeesKind(t *v1alpha1.ClusterTarget) (schema.GroupVersionKind, bool) {
+	r := &t.Reference
+	return schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind}, t.IsIncluded() && !t.IsOfAnyKind()
+}
+
 // FindKinds finds the kinds of the targets that expressions see, by the names of the targets. It leaves out those whose schema is not known. An
 // error names the kinds whose schema could not be read; the others are found.
 func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTarget) (map[string]usage.Kind, error) {
 	kinds := make(map[string]usage.Kind, len(targets))
 	var failed []string
 	for i := range targets {
-		t := &targets[i]
-		if !t.IsIncluded() || t.IsOfAnyKind() {
+		gvk, seen := SeesKind(&targets[i])
+		if !seen {
 			continue
 		}
-		r := &t.Reference
-		found, err := source.FindSchema(ctx, schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind})
+		found, err := source.FindSchema(ctx, gvk)
 		if err != nil {
-			failed = append(failed, fmt.Sprintf("%s: %v", r.Kind, err))
+			failed = append(failed, fmt.Sprintf("%s: %v", gvk.Kind, err))
 		} else if found != nil {
-			kinds[t.Name] = usage.Kind{Name: r.Kind, Schema: found}
+			kinds[targets[i].Name] = usage.Kind{Name: gvk.Kind, Schema: found}
 		}
 	}
 	if len(failed) > 0 {
@@ -61,10 +66,19 @@ func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTar
 }
 
 // CheckFields says which fields the expressions of a spec read that no object has, and what is only likely wrong. What is not checked because a
-// schema cannot be read is one warning: that must not keep users from creating Cleaners. What schemas say that are no longer true is no error.
+// schema cannot be read is one warning: that must not keep users from creating Cleaners.
 func CheckFields(ctx context.Context, source Source, work *v1alpha1.Work, programs *celenv.Programs) (errs field.ErrorList, likely []expr.Warning) {
+	errs, likely, unread := CheckKnownFields(ctx, source, work, programs)
+	if unread != nil {
+		likely = append(likely, expr.WarnUnchecked(unread.Error()))
+	}
+	return errs, likely
+}
+
+// CheckKnownFields is CheckFields, and says apart why schemas could not be read. What schemas say that are no longer true is no error.
+func CheckKnownFields(ctx context.Context, source Source, work *v1alpha1.Work, programs *celenv.Programs) (errs field.ErrorList, likely []expr.Warning, unread error) {
 	if work.Validation == v1alpha1.ValidationIgnore {
-		return nil, nil
+		return nil, nil, nil
 	}
 	kinds, err := FindKinds(ctx, source, work.Targets)
 	errs, likely = programs.CheckFields(field.NewPath("spec"), kinds)
@@ -72,16 +86,13 @@ func CheckFields(ctx context.Context, source Source, work *v1alpha1.Work, progra
 		changed, renewed := source.Renew(ctx)
 		switch {
 		case renewed != nil:
-			return nil, []expr.Warning{expr.WarnUnchecked(renewed.Error())}
+			return nil, nil, renewed
 		case changed:
 			kinds, err = FindKinds(ctx, source, work.Targets)
 			errs, likely = programs.CheckFields(field.NewPath("spec"), kinds)
 		}
 	}
-	if err != nil {
-		likely = append(likely, expr.WarnUnchecked(err.Error()))
-	}
-	return errs, likely
+	return errs, likely, err
 }
 
 const (
@@ -136,14 +147,9 @@ func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*
 		return nil, err
 	}
 	defer done()
-	if r.index == nil || r.clock.Since(r.read) >= keepIndex {
-		if err := r.readIndex(ctx); err != nil {
-			return nil, err
-		}
-	}
-	url := r.index[pathOf(gvk.GroupVersion())]
-	if url == "" {
-		return nil, nil
+	url, err := r.findURL(ctx, gvk.GroupVersion())
+	if err != nil || url == "" {
+		return nil, err
 	}
 	k := key{gvk, url}
 	if found, ok := r.kept.Get(k); ok {
@@ -158,6 +164,26 @@ func (r *Reader) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*
 		r.kept.Add(k, found)
 	}
 	return found, err
+}
+
+// FindDocument returns what names the OpenAPI document of a group and version, and changes with it; empty if there is none.
+func (r *Reader) FindDocument(ctx context.Context, gv schema.GroupVersion) (string, error) {
+	done, err := r.waitTurn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return r.findURL(ctx, gv)
+}
+
+// findURL finds a document in the list of them, which it reads if it is old.
+func (r *Reader) findURL(ctx context.Context, gv schema.GroupVersion) (string, error) {
+	if r.index == nil || r.clock.Since(r.read) >= keepIndex {
+		if err := r.readIndex(ctx); err != nil {
+			return "", err
+		}
+	}
+	return r.index[pathOf(gv)], nil
 }
 
 // Renew lists the documents again, and says whether one has changed, or come or gone.

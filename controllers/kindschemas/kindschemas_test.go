@@ -100,6 +100,18 @@ func TestReaderKeepsSchemas(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
+	named := func(when, url string) {
+		t.Helper()
+		if got, err := r.FindDocument(t.Context(), widget.GroupVersion()); got != url || err != nil {
+			t.Errorf("%s: the document is %q, %v", when, got, err)
+		}
+		if got, err := r.FindDocument(t.Context(), schema.GroupVersion{Group: "example.com", Version: "v2"}); got != "" || err != nil {
+			t.Errorf("%s: there is a document %q, %v", when, got, err)
+		}
+		if asked := s.takeAsked(); asked != nil {
+			t.Errorf("%s: it asks for %v", when, asked)
+		}
+	}
 	renew := func(when string, want bool) {
 		t.Helper()
 		if changed, err := r.Renew(t.Context()); err != nil || changed != want {
@@ -116,7 +128,9 @@ func TestReaderKeepsSchemas(t *testing.T) {
 	s.pages["/openapi/v3"], s.pages[urlB] = fmt.Sprintf(index, "B"), document("Widget", "colour")
 	s.mu.Unlock()
 	read("at once", "size")
+	named("at once", urlA)
 	renew("after the change", true)
+	named("renewed", urlB)
 	read("renewed", "colour", urlB)
 	c.SetTime(c.Now().Add(29 * time.Second))
 	read("after 29 seconds", "colour")
@@ -242,6 +256,10 @@ func TestCheckFieldsRenewsSchemas(t *testing.T) {
 			}
 			if (len(likely) > 0) != (tc.warning != "") || !strings.Contains(fmt.Sprint(likely), tc.warning) {
 				t.Errorf("got warnings %v", likely)
+			}
+			known, likelyKnown, unread := kindschemas.CheckKnownFields(t.Context(), tc.source, work, programs)
+			if fmt.Sprint(known) != fmt.Sprint(errs) || len(likelyKnown) > 0 || (unread != nil) != (tc.warning != "") {
+				t.Errorf("apart: got errors %v, warnings %v, unread %v", known, likelyKnown, unread)
 			}
 		})
 	}

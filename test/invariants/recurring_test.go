@@ -340,7 +340,9 @@ func TestCheckJudgesRules(t *testing.T) {
 		"EditedInWhatDoesNotDecide": {then: func(s *tale) {
 			s.does(verbPatch, a)
 			s.wait()
-			s.edit(func(c *v1alpha1.CommonSpec) { c.Schedule, c.CloudEventSink, c.Validation = "* * * * *", "http://sink", v1alpha1.ValidationIgnore })
+			s.edit(func(c *v1alpha1.CommonSpec) {
+				c.Schedule, c.CloudEventSink, c.Validation = "* * * * *", "http://sink", v1alpha1.ValidationIgnore
+			})
 			later(s)
 		}},
 

@@ -417,6 +417,19 @@ func (r Report) SetCondition(kind string, status metav1.ConditionStatus, reason,
 	r.draftStatus().ObservedGeneration = r.Of.Draft.GetGeneration()
 }
 
+// SetMistakes warns that expressions read what the schemas of their kinds do not have; empty if nothing is known to be wrong. It says nothing else of
+// the generation: what was evaluated may be an earlier one.
+func (r Report) SetMistakes(mistakes string) {
+	if mistakes == "" {
+		r.RemoveConditions(v1alpha1.ConditionSchemaMismatch)
+		return
+	}
+	meta.SetStatusCondition(&r.draftStatus().Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionSchemaMismatch, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNotInSchema, Message: sanitize.CleanText(mistakes),
+		ObservedGeneration: r.Of.Draft.GetGeneration(), LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	})
+}
+
 func (r Report) setReady(status metav1.ConditionStatus, reason, message string) {
 	r.SetCondition(v1alpha1.ConditionReady, status, reason, message)
 }

@@ -446,3 +446,28 @@ func TestSkippedKinds(t *testing.T) {
 		t.Errorf("without any it says %+v", r.Of.Draft.State().SkippedKinds)
 	}
 }
+
+// Mistakes are a warning: they change nothing else, stay in place while they are the same, and go when there are none.
+func TestSetMistakes(t *testing.T) {
+	r := newTestReport(t, staying())
+	r.draftStatus().ObservedGeneration = 6
+	r.SetMistakes("")
+	if len(r.draftStatus().Conditions) > 0 {
+		t.Errorf("without mistakes: %v", r.draftStatus().Conditions)
+	}
+	r.SetMistakes("spec.rules[0].when: Widget has no field spec.ttl\u202e" + strings.Repeat("x", 2000))
+	c := meta.FindStatusCondition(r.draftStatus().Conditions, v1alpha1.ConditionSchemaMismatch)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNotInSchema || c.ObservedGeneration != 7 || !c.LastTransitionTime.Time.Equal(now) {
+		t.Fatalf("got %+v", c)
+	}
+	if len(c.Message) > 1024 || !strings.HasPrefix(c.Message, "spec.rules[0].when: Widget has no field spec.ttl") || strings.Contains(c.Message, "\u202e") {
+		t.Errorf("it says %q", c.Message)
+	}
+	if r.draftStatus().ObservedGeneration != 6 || len(r.draftStatus().Conditions) != 1 {
+		t.Errorf("it says more: %+v", r.draftStatus())
+	}
+	r.SetMistakes("")
+	if len(r.draftStatus().Conditions) > 0 {
+		t.Errorf("corrected: %v", r.draftStatus().Conditions)
+	}
+}

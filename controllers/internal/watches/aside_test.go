@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
@@ -407,4 +408,32 @@ func TestToWaitIsNotToList(t *testing.T) {
 	if wait := s.pace.FindTurn(fake.Now()).Sub(fake.Now()); wait > time.Minute {
 		t.Errorf("after a list of 1 s, the next may begin in %s", wait)
 	}
+}
+
+// The callback gets each definition that is there, comes, changes or goes, also where no Cleaner watches its kind.
+func TestDefinitionChangedIsCalled(t *testing.T) {
+	s := apiserver.New(t)
+	defineColors(s, "one")
+	heard := make(chan string, 100)
+	e, err := New(Options{Config: s.Config(), Clock: clock.RealClock{}, RetryEvery: retry, DefinitionChanged: func(name string) { heard <- name }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	startRig(t, e, s)
+	hears := func(when string) {
+		t.Helper()
+		select {
+		case name := <-heard:
+			if name != "revisions.serving.example.com" {
+				t.Errorf("%s: it hears of %q", when, name)
+			}
+		case <-time.After(deadline):
+			t.Fatalf("%s: it does not hear of it", when)
+		}
+	}
+	hears("at the start")
+	defineColors(s, "two")
+	hears("after a change")
+	s.Remove(apiserver.CRDs, "", "revisions.serving.example.com")
+	hears("after it is gone")
 }

@@ -82,6 +82,9 @@ type Options struct {
 	Metrics Metrics
 	// Budget is the memory that the operator may have. There is no limit without it.
 	Budget *memorybudget.Budget
+	// DefinitionChanged hears of each CustomResourceDefinition that is created, changed or deleted, by its name. It is called under the Engine's
+	// lock, and must return at once. It may be nil.
+	DefinitionChanged func(name string)
 	// RetryEvery is how often a kind that is forbidden or not served is tried again, at least. 30s without it.
 	RetryEvery time.Duration
 }
@@ -155,6 +158,9 @@ func New(o Options) (*Engine, error) {
 	if o.Metrics == nil {
 		o.Metrics = NopMetrics{}
 	}
+	if o.DefinitionChanged == nil {
+		o.DefinitionChanged = func(string) {}
+	}
 	if o.Budget == nil {
 		o.Budget = &memorybudget.Budget{}
 	}
@@ -171,7 +177,7 @@ func New(o Options) (*Engine, error) {
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
 	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
 	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
-	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p}
+	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p, definitionChanged: o.DefinitionChanged}
 	f.placement, f.catalog = p, c
 	return &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
 }

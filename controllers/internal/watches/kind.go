@@ -61,6 +61,8 @@ type catalog struct {
 	resources map[served.Resource]*resource
 	answers   *answers
 	placement *placement
+	// definitionChanged hears of each definition that has changed.
+	definitionChanged func(name string)
 }
 
 // attachWant hangs a new want on its kind.
@@ -294,6 +296,7 @@ func (c *catalog) handleMissingResource(r *resource) {
 func (c *catalog) refreshKinds(definition string, changed bool) {
 	_, group, _ := strings.Cut(definition, ".")
 	c.resolver.InvalidateGroup(group)
+	c.definitionChanged(definition)
 	if changed {
 		c.markOutdated(definition)
 	}

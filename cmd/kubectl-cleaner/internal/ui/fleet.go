@@ -117,7 +117,7 @@ func toneOf(o v1alpha1.Owner) string {
 		return toneSuspended
 	case ready == nil:
 		return toneUnseen
-	case ready.Status != metav1.ConditionTrue || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled):
+	case ready.Status != metav1.ConditionTrue || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionSchemaMismatch):
 		return toneAttention
 	case meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReconciling):
 		return toneWorking

@@ -132,6 +132,7 @@ func TestSummarize(t *testing.T) {
 		"NotReady":   {"{}", `{conditions: [{type: Ready, status: "False"}]}`, toneAttention},
 		"Unknown":    {"{}", `{conditions: [{type: Ready, status: "Unknown"}]}`, toneAttention},
 		"Stalled":    {"{}", `{conditions: [{type: Ready, status: "True"}, {type: Stalled, status: "True"}]}`, toneAttention},
+		"Mismatch":   {"{}", `{conditions: [{type: Ready, status: "True"}, {type: SchemaMismatch, status: "True"}]}`, toneAttention},
 		"Working":    {"{}", `{conditions: [{type: Ready, status: "True"}, {type: Reconciling, status: "True"}]}`, toneWorking},
 		"Suspended":  {"{suspend: true}", `{conditions: [{type: Ready, status: "False"}]}`, toneSuspended},
 		"Unreadable": {"{suspend: maybe}", "{}", toneAttention},

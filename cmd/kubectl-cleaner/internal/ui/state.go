@@ -117,7 +117,7 @@ func (v viewer) makeState(o v1alpha1.Owner) *state {
 	for i := range is.Conditions {
 		c := &is.Conditions[i]
 		good := c.Status == metav1.ConditionTrue
-		if slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionTripped, v1alpha1.ConditionRequestDropped}, c.Type) {
+		if slices.Contains([]string{v1alpha1.ConditionStalled, v1alpha1.ConditionTripped, v1alpha1.ConditionRequestDropped, v1alpha1.ConditionSchemaMismatch}, c.Type) {
 			good = !good
 		}
 		out.Others = append(out.Others, condition{Type: showLine(c.Type), Status: showLine(string(c.Status)), Reason: showLine(c.Reason), Message: shorten(c.Message, maxText), Bad: !good, Since: v.showTime(c.LastTransitionTime.Time)})
