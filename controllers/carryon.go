@@ -269,7 +269,7 @@ func (o *openRun) startUninstall(ctx context.Context, start bool) error {
 	want := helm.UninstallRequest{
 		Namespace: o.pass.store.Draft.GetNamespace(), Name: run.Helm.Name, Revision: run.Helm.Revision, UID: types.UID(run.Helm.UID),
 		FirstDeployed: run.Helm.FirstDeployed.Time, Digest: run.Helm.Digest, Mark: mark,
-		Self: observed.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Namespace: o.pass.store.Draft.GetNamespace(), Name: o.pass.store.Draft.GetName(), UID: o.pass.store.Draft.GetUID()},
+		Self: observed.Ref{Resource: v1alpha1.GroupVersion.WithResource("cleaners"), Kind: v1alpha1.KindOf(o.pass.store.Draft), Namespace: o.pass.store.Draft.GetNamespace(), Name: o.pass.store.Draft.GetName(), UID: o.pass.store.Draft.GetUID()},
 	}
 	if m.Release.Begun {
 		want.Begun = m.Release.Mark

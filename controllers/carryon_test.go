@@ -61,7 +61,7 @@ func TestARowThatHasChangedIsDecidedOn(t *testing.T) {
 	same(t, "requests", []string{"delete a", "delete b"}, r.pods.took())
 	same(t, "left", []string{"a"}, r.pods.names())
 	same(t, "said", []string{
-		"Normal Deleted done: deleted 1: b.pods/v1 (it is done)",
+		"Normal Deleted done: deleted 1: Pod shop/b (it is done)",
 		"Warning Partial run 1: 1 pods/v1 deleted, 1 pods/v1 kept (1 of 2 objects were not deleted)",
 	}, r.said())
 }

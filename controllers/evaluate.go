@@ -444,7 +444,7 @@ func findReported(p *pass) statusfindings.Reported {
 		}
 		for _, item := range s.ListItems() {
 			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
-				out.AddItem(item.Rule, s.Shown(p.store.Draft.GetNamespace()), s.Reason)
+				out.AddItem(item.Rule, s.DescribeObject(), s.Reason)
 				seen[item] = true
 			}
 		}

@@ -69,7 +69,7 @@ func TestEachRuleHasItsEvent(t *testing.T) {
 	c.Spec.Rules = append(c.Spec.Rules, other)
 	r := newRig(t, c, aPod("a", "Succeeded"), aPod("b", "Succeeded"))
 	r.pass()
-	same(t, "said", []string{"Normal Deleted done: deleted 1: a.pods/v1 (it is done)", "Normal Deleted old: deleted 1: b.pods/v1 (it is old)"}, r.said())
+	same(t, "said", []string{"Normal Deleted done: deleted 1: Pod shop/a (it is done)", "Normal Deleted old: deleted 1: Pod shop/b (it is old)"}, r.said())
 }
 
 // crowd is a recorder for which the Cleaner of a rig stands for many, of the same spec.

@@ -30,7 +30,7 @@ func TestFindings(t *testing.T) {
 		r.pods.put(aPod(fmt.Sprintf("p-%d", i), "Running"))
 	}
 	r.pass()
-	want := []v1alpha1.Finding{{Rule: "not-done", Count: 7, Items: []string{"p-0.pods/v1", "p-1.pods/v1", "p-2.pods/v1", "p-3.pods/v1", "p-4.pods/v1"}, Message: "it is done"}}
+	want := []v1alpha1.Finding{{Rule: "not-done", Count: 7, Items: []string{"Pod shop/p-0", "Pod shop/p-1", "Pod shop/p-2", "Pod shop/p-3", "Pod shop/p-4"}, Message: "it is done"}}
 	if got := r.cleaner().Status.Findings; !reflect.DeepEqual(want, got) {
 		t.Errorf("found %+v, want %+v", got, want)
 	}

@@ -155,32 +155,32 @@ func TestLifeOfOneThatStays(t *testing.T) {
 	}{
 		"Deletes": {
 			reason: "what the rule wants is deleted, once", steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Minute), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 2 acted, 0 failed`},
 				{putting("d", "Succeeded"), `again in 1s; left b, d; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 2 acted, 0 failed`},
-				{after(time.Second), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: d.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 3 acted, 0 failed`},
+				{after(time.Second), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: Pod shop/d (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 3 acted, 0 failed`},
 			},
 		},
 		"Restarted": {
 			reason: "an object that is not wanted any more is not deleted at a version that nobody has judged", steps: []step{
-				{all(freezing, putting("a", "Running")), `again in 1s; sent delete a, delete a, delete c; left a, b; said Normal Deleted done: deleted 1: c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{all(freezing, putting("a", "Running")), `again in 1s; sent delete a, delete a, delete c; left a, b; said Normal Deleted done: deleted 1: Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 				{after(time.Second), `again in 1s; sent delete a; left a, b; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 2; counted 1 acted, 0 failed`},
 			},
 		},
 		"Labelled": {
 			reason: "one that is wanted still is deleted at its new version", steps: []step{
-				{all(freezing, putting("a", "Succeeded")), `again in 1h0m0s; sent delete a, delete a, delete c; left b; said Normal Deleted done: deleted 2: c.pods/v1, a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{all(freezing, putting("a", "Succeeded")), `again in 1h0m0s; sent delete a, delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/c, Pod shop/a (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
 		"Gone": {
 			reason: "one that has gone is gone", steps: []step{
-				{all(freezing, gone("a")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{all(freezing, gone("a")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 1 acted, 0 failed`},
 			},
 		},
 		"Held": {
 			reason: "one that a finalizer holds is deleted once", steps: []step{
-				{held("a"), `again in 1h0m0s; sent delete a, delete c; left a, b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{held("a"), `again in 1h0m0s; sent delete a, delete c; left a, b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Minute), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed`},
 			},
 		},
@@ -199,40 +199,40 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			reason: "nothing is done until it goes on", steps: []step{
 				{editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }), `again in 1h0m0s; left a, b, c; Ready True Suspended`},
 				{editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false }), `again in 1s; left a, b, c; Ready True Suspended`},
-				{after(time.Second), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{after(time.Second), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
 		"Refused": {
 			reason: "what was refused waits, longer each time, and then succeeds", steps: []step{
-				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Deleted done: deleted 1: c.pods/v1 (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed`},
+				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Deleted done: deleted 1: Pod shop/c (it is done); Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed`},
 				{nothing, `again in 1s; left a, b; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed`},
 				{after(time.Second), `again in 1s; sent delete a; left a, b; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 2; counted 1 acted, 2 failed`},
 				{after(time.Second), `again in 1s; left a, b; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 1 acted, 2 failed`},
 				{after(2 * time.Second), `again in 1s; sent delete a; left a, b; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 2; counted 1 acted, 3 failed`},
-				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 3 failed`},
+				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: Pod shop/a (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 3 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 2 acted, 3 failed`},
 			},
 		},
 		"Lost": {
 			reason: "nobody knows what became of a request without an answer", steps: []step{
 				{refusing(unavailable), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
-				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 2 failed`},
+				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 2 failed`},
 			},
 		},
 		"Evicts": {
 			reason: "an eviction is one deed", actions: []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}, steps: []step{
-				{nothing, `again in 1h0m0s; sent evict a, evict c; left b; said Normal Evicted done: evicted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent evict a, evict c; left b; said Normal Evicted done: evicted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Minute), `again in 1h0m0s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 1; counted 2 acted, 0 failed`},
 			},
 		},
 		"Reports": {
 			reason: "a report is made once a version", actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}},
 			steps: []step{
-				{nothing, `again in 1s; left a, b, c; said Normal Reported done: reported 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
-				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
-				{putting("a", "Succeeded"), `again in 1s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
-				{all(putting("a", "Running"), after(time.Minute)), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 1: c.pods/v1 (it is done); counted 2 acted, 0 failed`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1s; left a, b, c; said Normal Reported done: reported 1: a.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 3 acted, 0 failed`},
+				{nothing, `again in 1s; left a, b, c; said Normal Reported done: reported 2: Pod shop/a, Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 2 acted, 0 failed`},
+				{putting("a", "Succeeded"), `again in 1s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 2 acted, 0 failed`},
+				{all(putting("a", "Running"), after(time.Minute)), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 1: Pod shop/c (it is done); counted 2 acted, 0 failed`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1s; left a, b, c; said Normal Reported done: reported 1: Pod shop/a (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 3 acted, 0 failed`},
 			},
 		},
 		"ReportsOfNoObjects": {
@@ -255,14 +255,14 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			reason: "a report is made, what comes after a deed is not, and the deed is tried", spec: func(c *v1alpha1.Cleaner) {
 				c.Spec.Mode = v1alpha1.ModeDryRun
 			}, actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, {Delete: &v1alpha1.DeleteAction{}}, {Report: &v1alpha1.ReportAction{}}}, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: a.pods/v1, c.pods/v1 (it is done), Normal DryRun done: would report 2: a.pods/v1, c.pods/v1 (it is done), Normal Reported done: reported 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
-				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: a.pods/v1 c.pods/v1 (it is done); counted 2 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: Pod shop/a, Pod shop/c (it is done), Normal DryRun done: would report 2: Pod shop/a, Pod shop/c (it is done), Normal Reported done: reported 2: Pod shop/a, Pod shop/c (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3; found done 2: Pod shop/a Pod shop/c (it is done); counted 2 acted, 0 failed`},
 			},
 		},
 		"EvictsHeld": {
 			reason: "that a Pod is evicted says not that it is gone", actions: []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}, steps: []step{
-				{all(held("a"), freezing), `again in 1s; sent evict a, evict c; left a, b; said Normal Evicted done: evicted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{after(time.Second), `again in 1s; sent evict a, evict a, evict c; left a, b; said Normal Evicted done: evicted 1: c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{all(held("a"), freezing), `again in 1s; sent evict a, evict c; left a, b; said Normal Evicted done: evicted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{after(time.Second), `again in 1s; sent evict a, evict a, evict c; left a, b; said Normal Evicted done: evicted 1: Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
 		"SinkOfVerbs": {
@@ -270,14 +270,14 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{When: `object.metadata.name == "a"`, Evict: &v1alpha1.EvictAction{}},
 				{When: `object.metadata.name == "c" && !has(object.metadata.labels)`, Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"seen": "yes"}}}`}},
 			}, steps: []step{
-				{nothing, `again in 1h0m0s; sent evict a, patch c; left b, c; said Normal Completed run 1: 1 pods/v1 evicted, 1 pods/v1 patched, Normal Evicted done: evicted 1: a.pods/v1 (it is done), Normal Patched done: patched 1: c.pods/v1 (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 evicted, 1 pods/v1 patched, Completed`},
+				{nothing, `again in 1h0m0s; sent evict a, patch c; left b, c; said Normal Completed run 1: 1 pods/v1 evicted, 1 pods/v1 patched, Normal Evicted done: evicted 1: Pod shop/a (it is done), Normal Patched done: patched 1: Pod shop/c (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 evicted, 1 pods/v1 patched, Completed`},
 			},
 		},
 		"Patches": {
 			reason: "a patch that was made is not asked for again", actions: []v1alpha1.RuleAction{{
 				When: "!has(object.metadata.labels)", Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"seen": "yes"}}}`},
 			}}, steps: []step{
-				{nothing, `again in 1h0m0s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
@@ -285,9 +285,9 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			reason: "a rule that calls for itself is not let run as fast as it can", actions: []v1alpha1.RuleAction{{
 				Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"seen": string(object.metadata.resourceVersion)}}}`},
 			}}, steps: []step{
-				{nothing, `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{nothing, `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: Pod shop/a, Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Second / 2), `again in 500ms; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
-				{after(time.Second / 2), `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
+				{after(time.Second / 2), `again in 1s; sent patch a, patch c; left a, b, c; said Normal Patched done: patched 2: Pod shop/a, Pod shop/c (it is done); Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
 			},
 		},
 		"RefusedAndAskedAgain": {
@@ -299,7 +299,7 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				{all(after(time.Second), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })), `again in 1h0m0s; left a, b, c; Ready True Suspended; resolved 3; counted 0 acted, 8 failed`},
 				{all(after(time.Second), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false })), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 10 failed`},
 				{after(time.Second), `again in 1s; sent delete a, delete c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 10 failed`},
-				{all(after(time.Second), refusing(nil), asking("1")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (another); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; requested 1; counted 2 acted, 12 failed`},
+				{all(after(time.Second), refusing(nil), asking("1")), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (another); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; requested 1; counted 2 acted, 12 failed`},
 			},
 		},
 		"PatchesForNothing": {
@@ -320,7 +320,7 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			reason: "a step goes on with the version that the one before has made", actions: []v1alpha1.RuleAction{
 				{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"seen": "yes"}}}`}}, deletes,
 			}, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete c, patch a, patch c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done), Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete c, patch a, patch c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done), Normal Patched done: patched 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 4 acted, 0 failed`},
 			},
 		},
 		"PatchRefused": {
@@ -333,23 +333,24 @@ func TestLifeOfOneThatStays(t *testing.T) {
 					}
 					return nil
 				}), `again in 1s; sent patch a, patch c; left a, b, c; Evaluated True ConditionsMet; Ready True ConditionsMet; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
-				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete c, patch a, patch c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done), Normal Patched done: patched 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 4 acted, 2 failed`},
+				{nothing, `again in 1s; left a, b, c; Ready False PatchRefused; Stalled True PatchRefused; TargetsResolved True Resolved; resolved 3; counted 0 acted, 2 failed`},
+				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete c, patch a, patch c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done), Normal Patched done: patched 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 4 acted, 2 failed`},
 			},
 		},
 		"DryRun": {
 			reason: "a dry run asks once a version, and does nothing", spec: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun },
 			steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
+				{nothing, `again in 1h0m0s; sent delete a dry run, delete c dry run; left a, b, c; said Normal DryRun done: would delete 2: Pod shop/a, Pod shop/c (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Minute), `again in 1h0m0s; left a, b, c; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: a.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: Pod shop/a (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 				{all(refusing(forbidden), putting("a", "Succeeded"), after(time.Minute)), `again in 1s; sent delete a dry run; left a, b, c; Evaluated True DryRun; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3`},
 				{after(time.Second), `again in 2s; sent delete a dry run; left a, b, c; Evaluated True DryRun; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3`},
-				{all(refusing(nil), after(2*time.Second)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: a.pods/v1 (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
+				{all(refusing(nil), after(2*time.Second)), `again in 1h0m0s; sent delete a dry run; left a, b, c; said Normal DryRun done: would delete 1: Pod shop/a (it is done); Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 3`},
 			},
 		},
 		"ConfirmedAbsent": {
 			reason: "what is absent is read live", spec: absent, steps: []step{
-				{freezing, `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{freezing, `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: Pod shop/a (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 			},
 		},
 		"ThereAfterAll": {
@@ -370,32 +371,32 @@ func TestLifeOfOneThatStays(t *testing.T) {
 				c.Spec.Rules[0].Confirm[0].Name = ""
 			}, steps: []step{
 				{all(freezing, unreadable), `again in 1s; left a, b, c; Evaluated False EvaluationFailed; Ready False EvaluationFailed; TargetsResolved True Resolved; resolved 3`},
-				{all(readable, after(time.Second)), `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
+				{all(readable, after(time.Second)), `again in 1h0m0s; sent delete a; left b, c; said Normal Deleted done: deleted 1: Pod shop/a (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 1 acted, 0 failed`},
 			},
 		},
 		"For": {
 			reason: "what has to hold for a while is announced, and then done", spec: func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].For = "10m" },
 			steps: []step{
-				{nothing, `again in 10m0s; left a, b, c; Evaluated True Holding; Ready True Holding; TargetsResolved True Resolved; resolved 3; pending a.pods/v1 at 01:10:00; pending c.pods/v1 at 01:10:00; next 01:10:00`},
-				{after(10*time.Minute - time.Second), `again in 1s; left a, b, c; Evaluated True Holding; Ready True Holding; TargetsResolved True Resolved; resolved 3; pending a.pods/v1 at 01:10:00; pending c.pods/v1 at 01:10:00; next 01:10:00`},
-				{after(time.Second), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{nothing, `again in 10m0s; left a, b, c; Evaluated True Holding; Ready True Holding; TargetsResolved True Resolved; resolved 3; pending Pod shop/a at 01:10:00; pending Pod shop/c at 01:10:00; next 01:10:00`},
+				{after(10*time.Minute - time.Second), `again in 1s; left a, b, c; Evaluated True Holding; Ready True Holding; TargetsResolved True Resolved; resolved 3; pending Pod shop/a at 01:10:00; pending Pod shop/c at 01:10:00; next 01:10:00`},
+				{after(time.Second), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 			},
 		},
 		"Limit": {
 			reason: "more than a limit allows is not begun", spec: func(c *v1alpha1.Cleaner) { c.Spec.Limits = &v1alpha1.Limits{MaxActions: 1} },
 			steps: []step{
 				{nothing, `again in 1h0m0s; left a, b, c; Evaluated True LimitExceeded; Ready False LimitExceeded; Stalled True LimitExceeded; TargetsResolved True Resolved; Tripped True LimitExceeded; resolved 3`},
-				{all(gone("a"), after(time.Minute)), `again in 1h0m0s; sent delete c; left b; said Normal Deleted done: deleted 1: c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 1 acted, 0 failed`},
+				{all(gone("a"), after(time.Minute)), `again in 1h0m0s; sent delete c; left b; said Normal Deleted done: deleted 1: Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 1 acted, 0 failed`},
 				{all(putting("d", "Succeeded"), after(time.Minute)), `again in 59m0s; left b, d; Evaluated True LimitExceeded; Ready False LimitExceeded; Stalled True LimitExceeded; TargetsResolved True Resolved; Tripped True LimitExceeded; resolved 2; counted 1 acted, 0 failed`},
 				{after(58 * time.Minute), `again in 1m0s; left b, d; Evaluated True LimitExceeded; Ready False LimitExceeded; Stalled True LimitExceeded; TargetsResolved True Resolved; Tripped True LimitExceeded; resolved 2; counted 1 acted, 0 failed`},
-				{after(time.Minute), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: d.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: Pod shop/d (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed`},
 			},
 		},
 		"Invalid": {
 			reason: "a wrong spec is reported, and nothing done", spec: func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = "nobody" },
 			steps: []step{
 				{nothing, `again in 1h0m0s; left a, b, c; Ready False InvalidSpec; Stalled True InvalidSpec; Valid False InvalidSpec`},
-				{editing(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = "true" }), `again in 1s; sent delete a, delete b, delete c; said Normal Deleted done: deleted 3: a.pods/v1, b.pods/v1, c.pods/v1 (it is done); Ready False InvalidSpec; Stalled True InvalidSpec; Valid False InvalidSpec`},
+				{editing(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = "true" }), `again in 1s; sent delete a, delete b, delete c; said Normal Deleted done: deleted 3: Pod shop/a, Pod shop/b, Pod shop/c (it is done); Ready False InvalidSpec; Stalled True InvalidSpec; Valid False InvalidSpec`},
 			},
 		},
 		"Fails": {
@@ -408,15 +409,15 @@ func TestLifeOfOneThatStays(t *testing.T) {
 			steps: []step{
 				{nothing, `again in 30m0s; left a, b, c; Ready True WaitingForSchedule; next 01:30:00`},
 				{after(29 * time.Minute), `again in 1m0s; left a, b, c; Ready True WaitingForSchedule; next 01:30:00`},
-				{after(time.Minute), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; next 01:30:00; scheduled 01:30:00; counted 2 acted, 0 failed`},
+				{after(time.Minute), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; next 01:30:00; scheduled 01:30:00; counted 2 acted, 0 failed`},
 				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; next 01:30:00; scheduled 01:30:00; counted 2 acted, 0 failed`},
-				{editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"} }), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; next 01:30:00; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
+				{editing(func(c *v1alpha1.Cleaner) { c.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now\n"} }), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: Pod shop/a (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; next 01:30:00; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
 				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 1h0m0s; left a, b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; next 01:30:00; scheduled 01:30:00; requested now ; counted 3 acted, 0 failed`},
 			},
 		},
 		"Syncing": {
 			reason: "that watches begin is no news for a while", steps: []step{
-				{gone("x"), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
+				{gone("x"), `again in 1h0m0s; sent delete a, delete c; left b; said Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{all(after(warmUp-time.Second), func(r *rig) { r.pods.syncing = true }), `again in 1s; left b; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed`},
 				{after(time.Second), `again in 1h0m0s; left b; Ready True NotSynced; TargetsResolved False NotSynced; counted 2 acted, 0 failed`},
 				{func(r *rig) { r.pods.syncing = false }, `again in 1s; left b; Ready True NotSynced; TargetsResolved False NotSynced; counted 2 acted, 0 failed`},
@@ -440,20 +441,20 @@ func TestLifeOfOneThatStays(t *testing.T) {
 		},
 		"Sink": {
 			reason: "a run is recorded before it is done, and owed to the sink", spec: sink, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete c; left b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted done: deleted 2: a.pods/v1, c.pods/v1 (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; owed 1, 2 pods/v1 deleted, Completed`},
-				{all(after(time.Minute), putting("d", "Succeeded")), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: d.pods/v1 (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 3 acted, 0 failed; held by cleaner.vtex.dev/run; run 2, shop/d, ; owed 1, 2 pods/v1 deleted, Completed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete c; left b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted done: deleted 2: Pod shop/a, Pod shop/c (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 3; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; owed 1, 2 pods/v1 deleted, Completed`},
+				{all(after(time.Minute), putting("d", "Succeeded")), `again in 1h0m0s; sent delete d; left b; said Normal Deleted done: deleted 1: Pod shop/d (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 3 acted, 0 failed; held by cleaner.vtex.dev/run; run 2, shop/d, ; owed 1, 2 pods/v1 deleted, Completed`},
 				{editing(func(c *v1alpha1.Cleaner) { c.Spec.CloudEventSink = "" }), `again in 1s; left b; Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 3 acted, 0 failed`},
 			},
 		},
 		"SinkAndRefusal": {
 			reason: "an open run counts until nothing is left", spec: sink, steps: []step{
-				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Completed run 1: 1 pods/v1 deleted, Normal Deleted done: deleted 1: c.pods/v1 (it is done); Delivered False Delivering; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
-				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: a.pods/v1 (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 1 failed; held by cleaner.vtex.dev/run; run 2, shop/a, ; owed 1, 1 pods/v1 deleted, Completed`},
+				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Completed run 1: 1 pods/v1 deleted, Normal Deleted done: deleted 1: Pod shop/c (it is done); Delivered False Delivering; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
+				{all(after(time.Minute), refusing(nil)), `again in 1h0m0s; sent delete a; left b; said Normal Deleted done: deleted 1: Pod shop/a (it is done); Delivered False Delivering; Evaluated True NothingToDo; Ready True NothingToDo; TargetsResolved True Resolved; resolved 2; counted 2 acted, 1 failed; held by cleaner.vtex.dev/run; run 2, shop/a, ; owed 1, 1 pods/v1 deleted, Completed`},
 			},
 		},
 		"SinkAndDeleted": {
 			reason: "a deleted Cleaner is held for its event, and then goes", spec: sink, steps: []step{
-				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Completed run 1: 1 pods/v1 deleted, Normal Deleted done: deleted 1: c.pods/v1 (it is done); Delivered False Delivering; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
+				{refusing(first), `again in 1s; sent delete a, delete c; left a, b; said Normal Completed run 1: 1 pods/v1 deleted, Normal Deleted done: deleted 1: Pod shop/c (it is done); Delivered False Delivering; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
 				{deleting, `again in 1s; left a, b; Delivered False Delivering; Ready False DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
 				{after(29 * time.Second), `again in 1s; left a, b; Delivered False Delivering; Ready Unknown Delivering; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 3; counted 1 acted, 1 failed; held by cleaner.vtex.dev/run; owed 1, 1 pods/v1 deleted, Completed`},
 				{after(time.Second), `again in 1h0m0s; left a, b; said Warning NotDelivered the event of run 1 was not delivered before the Cleaner was deleted: 1 pods/v1 deleted; the Cleaner is gone`},
@@ -496,14 +497,14 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 	}{
 		"Deletes": {
 			reason: "what is recorded is deleted, and then the Cleaner", steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; the Cleaner is gone`},
 				{after(time.Second), `again in 0s; the Cleaner is gone`},
 			},
 		},
 		"NotMet": {
 			reason: "nothing is done before the conditions are true", steps: []step{
 				{putting("c", "Running"), `again in 1h0m0s; left a, b, c; Evaluated True ConditionsNotMet; Ready True ConditionsNotMet; TargetsResolved True Resolved; resolved 3; next 02:00:00`},
-				{all(after(time.Minute), putting("c", "Succeeded")), `again in 1h0m0s; sent delete a, delete b, delete c; said Normal Completed run 1: 3 pods/v1 deleted, Normal Deleted targets.pods: deleted 3: a.pods/v1, b.pods/v1, c.pods/v1; the Cleaner is gone`},
+				{all(after(time.Minute), putting("c", "Succeeded")), `again in 1h0m0s; sent delete a, delete b, delete c; said Normal Completed run 1: 3 pods/v1 deleted, Normal Deleted targets.pods: deleted 3: Pod shop/a, Pod shop/b, Pod shop/c; the Cleaner is gone`},
 			},
 		},
 		"Changed": {
@@ -539,27 +540,27 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 			reason: "nothing is done before the ttl", spec: func(c *v1alpha1.Cleaner) { c.Spec.TTL = "2h" }, steps: []step{
 				{nothing, `again in 1h0m0s; left a, b; Ready True WaitingForTTL; next 02:00:00`},
 				{after(time.Hour - time.Second), `again in 1s; left a, b; Ready True WaitingForTTL; next 02:00:00`},
-				{after(time.Second), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
+				{after(time.Second), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; the Cleaner is gone`},
 			},
 		},
 		"DryRun": {
 			reason: "a dry run asks once a version", spec: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a dry run, delete b dry run; left a, b; said Normal DryRun targets.pods: would delete 2: a.pods/v1, b.pods/v1; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 2; next 02:00:00`},
+				{nothing, `again in 1h0m0s; sent delete a dry run, delete b dry run; left a, b; said Normal DryRun targets.pods: would delete 2: Pod shop/a, Pod shop/b; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 2; next 02:00:00`},
 				{after(time.Minute), `again in 59m0s; left a, b; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 2; next 02:00:00`},
-				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 58m0s; sent delete a dry run; left a, b; said Normal DryRun targets.pods: would delete 1: a.pods/v1; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 2; next 02:00:00`},
+				{all(putting("a", "Succeeded"), after(time.Minute)), `again in 58m0s; sent delete a dry run; left a, b; said Normal DryRun targets.pods: would delete 1: Pod shop/a; Evaluated True DryRun; Ready True DryRun; TargetsResolved True Resolved; resolved 2; next 02:00:00`},
 			},
 		},
 		"Refused": {
 			reason: "what was refused is tried again, and the run is open meanwhile", steps: []step{
 				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{after(time.Second), `again in 2s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
+				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; the Cleaner is gone`},
 			},
 		},
 		"Lost": {
 			reason: "as what nobody knows of", steps: []step{
 				{refusing(unavailable), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
+				{all(refusing(nil), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; the Cleaner is gone`},
 			},
 		},
 		"Replaced": {
@@ -586,7 +587,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 			reason: "suspend holds a run", steps: []step{
 				{refusing(forbidden), `again in 1s; sent delete a, delete b; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{all(refusing(nil), editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })), `again in 1s; left a, b; Evaluated True ConditionsMet; Ready False DeletionRefused; Reconciling True DeletionRefused; Stalled True DeletionRefused; TargetsResolved True Resolved; resolved 2; counted 0 acted, 2 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{all(editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false }), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; the Cleaner is gone`},
+				{all(editing(func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false }), after(time.Minute)), `again in 1h0m0s; sent delete a, delete b; said Normal Completed run 1: 2 pods/v1 deleted, Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; the Cleaner is gone`},
 			},
 		},
 		"Deleted": {
@@ -598,15 +599,15 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"Held": {
 			reason: "what finalizers hold is waited for, but not for ever", steps: []step{
-				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{after(time.Minute), `again in 2s; left a; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
-				{after(10 * time.Minute), `again in 1h0m0s; left a; said Normal Completed run 1: 1 pods/v1 deleted, 1 pods/v1 terminating, Warning StillTerminating targets.pods pods/v1 shop/a uid-a 2 still has finalizers: example.com/hold; the Cleaner is gone`},
+				{after(10 * time.Minute), `again in 1h0m0s; left a; said Normal Completed run 1: 1 pods/v1 deleted, 1 pods/v1 terminating, Warning StillTerminating Pod shop/a still has finalizers: example.com/hold; the Cleaner is gone`},
 				{after(time.Second), `again in 0s; left a; the Cleaner is gone`},
 			},
 		},
 		"HeldThenGone": {
 			reason: "what has gone is settled", steps: []step{
-				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{held("a"), `again in 1s; sent delete a, delete b; left a; said Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; Evaluated True ConditionsMet; Ready Unknown Terminating; Reconciling True Terminating; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{all(gone("a"), after(time.Second)), `again in 1h0m0s; said Normal Completed run 1: 2 pods/v1 deleted; the Cleaner is gone`},
 			},
 		},
@@ -618,13 +619,13 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"Sink": {
 			reason: "a finished run stays until the sink has taken its event", spec: sink, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 				{after(time.Minute), `again in 1h0m0s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 			},
 		},
 		"SinkAndDeleted": {
 			reason: "of a deleted Cleaner for as long as its grace", spec: sink, steps: []step{
-				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
+				{nothing, `again in 1h0m0s; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 				{deleting, `again in 30s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 				{after(29 * time.Second), `again in 1s; Delivered False Delivering; Evaluated True ConditionsMet; Ready Unknown Delivering; Reconciling True Delivering; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, 2 pods/v1 deleted, Completed`},
 				{after(time.Second), `again in 1h0m0s; said Warning NotDelivered the event of run 1 was not delivered before the Cleaner was deleted: 2 pods/v1 deleted; the Cleaner is gone`},
@@ -632,7 +633,7 @@ func TestLifeOfOneThatCleansOnce(t *testing.T) {
 		},
 		"OutOfTime": {
 			reason: "a pass that has lasted long enough leaves the rest to the next one", steps: []step{
-				{slow(accepted), `again in 1ms; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: a.pods/v1, b.pods/v1; Evaluated True ConditionsMet; Ready Unknown Cleaning; Reconciling True Cleaning; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
+				{slow(accepted), `again in 1ms; sent delete a, delete b; said Normal Deleted targets.pods: deleted 2: Pod shop/a, Pod shop/b; Evaluated True ConditionsMet; Ready Unknown Cleaning; Reconciling True Cleaning; TargetsResolved True Resolved; resolved 2; counted 2 acted, 0 failed; held by cleaner.vtex.dev/run; run 1, shop/a, shop/b, `},
 				{nothing, `again in 1h0m0s; said Normal Completed run 1: 2 pods/v1 deleted; the Cleaner is gone`},
 			},
 		},

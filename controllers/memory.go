@@ -52,7 +52,7 @@ type rebuilt struct {
 	due duesince.Record
 	remembered.Items
 	// refusal says what was refused last while mode is DryRun, and why.
-	refusal string
+	refusal rehearsedRefusal
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended receives the end of an uninstall from the pool.

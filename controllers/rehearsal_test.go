@@ -77,7 +77,7 @@ func TestADryRunCountsRefusals(t *testing.T) {
 				ready metav1.ConditionStatus
 				says  string
 			}{
-				{nothing, []string{"delete a dry run", "delete b dry run"}, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, and 1 object would be acted on; nothing was changed. a.pods/v1: "},
+				{nothing, []string{"delete a dry run", "delete b dry run"}, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, and 1 object would be acted on; nothing was changed. Pod shop/a: "},
 				{after(time.Second), []string{"delete a dry run"}, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, "},
 				{after(time.Second), nil, metav1.ConditionFalse, "Mode is DryRun: requests for 1 object would be refused, "},
 				{all(after(time.Second), refusing(nil)), []string{"delete a dry run"}, metav1.ConditionTrue, "Mode is DryRun: 2 objects would be acted on; nothing was changed."},

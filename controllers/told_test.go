@@ -44,11 +44,11 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	refuse("do\nthis")
 	refuse("do that")
 	same(t, "deeds", []string{
-		`done delete a.pods/v1: pods "a" is forbidden: you may not do that`, `done delete a.pods/v1: pods "a" is forbidden: you may not do this`,
+		`done delete Pod shop/a: pods "a" is forbidden: you may not do that`, `done delete Pod shop/a: pods "a" is forbidden: you may not do this`,
 	}, r.did())
 	refusing(nil)(r)
 	r.pass()
-	same(t, "the latest deed", "done delete a.pods/v1: deleted: it is done", r.did()[0])
+	same(t, "the latest deed", "done delete Pod shop/a: deleted: it is done", r.did()[0])
 	same(t, "actions", []string{"c shop done done delete 1", "c shop refused done delete 4"}, r.measured("cleaner_actions_total"))
 	same(t, "deletions", []string{"pods deleted 1", "pods refused 4"}, r.measured("cleaner_deletions_total"))
 }
@@ -216,7 +216,7 @@ func TestAResultThatIsNotWritten(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), r.request()); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: a.pods/v1"}, r.said())
+	same(t, "Events", []string{"Normal Deleted targets.pods: deleted 1: Pod shop/a"}, r.said())
 	same(t, "requests", []string{"delete a", "delete a"}, r.pods.took())
 	r.client = r.store
 	r.clock.Step(time.Minute)

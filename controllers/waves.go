@@ -217,9 +217,9 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	case life.AnswerLost, life.AnswerUnknown: // it may have been done, so it counts
 		b.noteAction(s, now)
 		b.answerOf(uid).Lost = true
-		b.recordRefused(uid, out, now)
+		b.recordRefused(s, out, now)
 	case life.AnswerRefused:
-		b.recordRefused(uid, out, now)
+		b.recordRefused(s, out, now)
 	case life.AnswerConflict: // it is decided again, unless it is terminating
 		if b.run != nil && out.Sight.Terminating {
 			a := b.answerOf(uid)
@@ -280,11 +280,12 @@ func (b *executor) answerOf(uid types.UID) *life.RowAnswer {
 }
 
 // recordRefused has an object wait after a request that was refused, or whose outcome is unknown.
-func (b *executor) recordRefused(uid types.UID, out actuate.Outcome, now time.Time) {
+func (b *executor) recordRefused(s *plan.Step, out actuate.Outcome, now time.Time) {
+	uid, reason := s.Object.UID, s.Verb.RefusalReason()
 	a := b.answerOf(uid)
-	a.Failed, a.RetryAfter = out.Why, out.RetryAfter
+	a.Failed, a.FailedReason, a.RetryAfter = out.Why, reason, out.RetryAfter
 	if b.run == nil {
-		b.pass.mem.Backoff.RecordFailure(uid, out.Why, now)
+		b.pass.mem.Backoff.RecordFailure(uid, reason, out.Why, now)
 		b.pass.mem.Backoff.Postpone(uid, out.RetryAfter, now)
 	}
 }
@@ -351,7 +352,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 			continue
 		}
 		if b.executor.isBlind(s) {
-			b.executor.pass.mem.Backoff.RecordConflict(s.Object.UID, 1, b.executor.pass.r.clock.Now())
+			b.executor.pass.mem.Backoff.RecordConflict(s.Object.UID, s.Verb.RefusalReason(), 1, b.executor.pass.r.clock.Now())
 			continue
 		}
 		reads = append(reads, b.executor.readsOf(s)...)
@@ -375,9 +376,14 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 }
 
 // postponeChanged has objects wait that have changed each time.
-func (b batchFollower) postponeChanged(_ *life.Course, changed map[types.UID]bool, times int) {
-	for uid := range changed {
-		b.executor.pass.mem.Backoff.RecordConflict(uid, times, b.executor.pass.r.clock.Now())
+func (b batchFollower) postponeChanged(c *life.Course, changed map[types.UID]bool, times int) {
+	postponed := map[types.UID]bool{}
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		if uid := s.Object.UID; changed[uid] && !postponed[uid] {
+			postponed[uid] = true
+			b.executor.pass.mem.Backoff.RecordConflict(uid, s.Verb.RefusalReason(), times, b.executor.pass.r.clock.Now())
+		}
 	}
 }
 

@@ -69,9 +69,9 @@ func (v *validator) identifyUser(ctx context.Context, user authenticationv1.User
 	account := &corev1.ServiceAccount{}
 	switch err := v.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, account); {
 	case apierrors.IsNotFound(err):
-		return user, fmt.Errorf("%w: there is no ServiceAccount %q in namespace %q", errNoAccount, name, namespace)
+		return user, fmt.Errorf("%w: there is no ServiceAccount %s/%s", errNoAccount, namespace, name)
 	case err != nil:
-		return user, fmt.Errorf("cannot read ServiceAccount %q in namespace %q: %w", name, namespace, err)
+		return user, fmt.Errorf("cannot read ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	user.UID = string(account.UID)
 	return user, nil

@@ -112,6 +112,10 @@ const (
 	ReasonTerminating = "Terminating"
 	// ReasonDeletionRefused: a deletion was refused; it is tried again.
 	ReasonDeletionRefused = "DeletionRefused"
+	// ReasonEvictionRefused: an eviction was refused; it is tried again.
+	ReasonEvictionRefused = "EvictionRefused"
+	// ReasonPatchRefused: a patch, or the removal of a finalizer, was refused; it is tried again.
+	ReasonPatchRefused = "PatchRefused"
 	// ReasonUninstalling: the Helm release is being uninstalled.
 	ReasonUninstalling = "Uninstalling"
 	// ReasonUninstallFailed: the Helm release could not be uninstalled; it is tried again.

@@ -26,9 +26,8 @@ type CleanerStatus struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.lastTransitionTime >= timestamp('0001-01-01T00:00:00Z')",message="lastTransitionTime must be a time as in 2006-01-02T15:04:05Z"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The first 100 objects that the targets currently select, each as <name>.<resource>.<group>/<version>, or
-	// <name>.<resource>/<version> for the core group. For a ClusterCleaner, namespaced objects are prefixed with
-	// <namespace>/.
+	// The first 100 objects that the targets currently select, each as "<Kind> <namespace>/<name>", or "<Kind> <name>"
+	// if the kind is cluster-scoped.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -336,8 +335,8 @@ type Finding struct {
 
 // Action is one action on one object.
 type Action struct {
-	// The object, as <name>.<resource>.<group>/<version>, or <name>.<resource>/<version> for the core group. For a
-	// ClusterCleaner, namespaced objects are prefixed with <namespace>/. If the item is not an object, its key.
+	// The object, as "<Kind> <namespace>/<name>", or "<Kind> <name>" if the kind is cluster-scoped. If the item is not
+	// an object, its key.
 	// +kubebuilder:validation:MaxLength=2048
 	Object string `json:"object"`
 	// The UID of the object.
@@ -496,8 +495,7 @@ type HelmRelease struct {
 
 // Withheld is an object that was selected but that the operator must not touch.
 type Withheld struct {
-	// The object, as <name>.<resource>.<group>/<version>, or <name>.<resource>/<version> for the core group. For a
-	// ClusterCleaner, namespaced objects are prefixed with <namespace>/.
+	// The object, as "<Kind> <namespace>/<name>", or "<Kind> <name>" if the kind is cluster-scoped.
 	// +kubebuilder:validation:MaxLength=4096
 	Object string `json:"object"`
 	// Why the operator must not touch it.

@@ -98,9 +98,9 @@ func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
 	explain := func(code int, object string, more ...string) string {
 		return s.run(code, append([]string{"explain", "why", "-n", "team", "--object", object}, more...)...)
 	}
-	s.wants(explain(0, "secret/why-web"), "Cleaner team/why, secret/why-web", "The Cleaner does not act on it.", "maps     no           kind: it selects configmaps")
+	s.wants(explain(0, "secret/why-web"), "Cleaner team/why, secret why-web", "The Cleaner does not act on it.", "maps     no           kind: it selects configmaps")
 	s.wants(explain(0, "cm/why-web"), "Rule old acts on it at 2030-01-01T03:00:00Z", "no status lists its timer", `item.metadata.?labels.?app.orValue(""): "web"`)
-	status := `{"status": {"pending": [{"rule": "old", "key": "why-web.configmaps/v1", "until": "2030-01-01T01:30:00Z"}]}}`
+	status := `{"status": {"pending": [{"rule": "old", "key": "ConfigMap team/why-web", "until": "2030-01-01T01:30:00Z"}]}}`
 	if _, err := cleaners.Patch(t.Context(), "why", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
 	s.wants(explain(0, "configmaps/why-other"), "Rule taken deletes it now.", "late    earlierRule   rule taken acts on it first")
 	s.wants(explain(0, "configmaps/why-none"), "The Cleaner does not act on it.", "labels: app in (other,web), and it is \"none\"")
 	s.wants(explain(0, "configmap/default/a", "-o", "json"), `"acts": false`, `"because": "namespace: a Cleaner sees only its own namespace team"`)
-	s.wants(explain(1, "configmap/none"), "configmap/team/none does not exist")
+	s.wants(explain(1, "configmap/none"), "configmap team/none does not exist")
 	s.wants(explain(1, "configmap/why-web", "--as", "nobody"), "forbidden")
 	if _, err := maps.Get(t.Context(), "why-other", metav1.GetOptions{}); err != nil {
 		t.Errorf("explaining has changed something: %v", err)

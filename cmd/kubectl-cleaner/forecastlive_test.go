@@ -76,7 +76,7 @@ func testForecast(t *testing.T, s *session, client dynamic.Interface) {
 	s.wants(s.run(0, "forecast", "waiting", "-n", "team", "--at", at), ahead(3*time.Hour)+"   3h   delete   ConfigMap team/b   waits")
 
 	// The status knows since when it waits.
-	status := `{"status": {"pending": [{"rule": "waits", "key": "b.configmaps/v1", "until": "` + ahead(90*time.Minute) + `"}]}}`
+	status := `{"status": {"pending": [{"rule": "waits", "key": "ConfigMap team/b", "until": "` + ahead(90*time.Minute) + `"}]}}`
 	if _, err := cleaners.Namespace("team").Patch(t.Context(), "waiting", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}

@@ -188,7 +188,7 @@ func TestLive(t *testing.T) {
 		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "release: web", "release: wide")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.wants(s.run(0, "plan", "-f", file), "Blocked (ReleaseOutsideNamespace)", "of-web.namespaces/v1 (cluster-scoped)")
+		s.wants(s.run(0, "plan", "-f", file), "Blocked (ReleaseOutsideNamespace)", "Namespace of-web (cluster-scoped)")
 		if _, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("default").Get(ctx, "of-web", metav1.GetOptions{}); err != nil {
 			t.Errorf("a plan has changed something: %s", err)
 		}
@@ -230,17 +230,17 @@ func TestLive(t *testing.T) {
 			"pending": [{"rule": "old", "key": "a", "until": "2026-01-01T00:40:00Z"}],
 			"findings": [{"rule": "twice", "count": 7, "items": ["10.0.0.1", "10.0.0.2"], "message": "of two Pods"}],
 			"ruleCounts": [{"rule": "old", "items": 9, "matched": 4, "waiting": 1, "errors": 3}],
-			"lastActions": [{"object": "a.configmaps/v1", "rule": "targets.maps", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}],
+			"lastActions": [{"object": "ConfigMap default/a", "rule": "targets.maps", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}],
 			"lastEvaluation": {"time": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "ConditionsNotMet", "conditions": [{"expression": "false", "value": false}],
 				"errors": [{"rule": "old", "key": "b", "field": "rules[0].when", "message": "no such key", "count": 3}],
-				"withheld": [{"object": "c.configmaps/v1", "because": "it is protected"}]}}}`
+				"withheld": [{"object": "ConfigMap default/c", "because": "it is protected"}]}}}`
 		if _, err := cleaners.Patch(ctx, "preview", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 			t.Fatal(err)
 		}
 		s.wants(s.run(0, "explain", "preview"),
 			"this status is for an earlier generation of the spec", "cleaner/preview: ConditionsNotMet\nA condition is false.\n", "Delivered is False: DeliveryFailed: No answer.",
 			"Evaluated: Wait (ConditionsNotMet), since 2026-01-01T00:00:00Z", "  false: false", "error in rule old, b: rules[0].when no such key (3 items)",
-			"withheld: c.configmaps/v1: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        a.configmaps/v1   targets.maps", "old    9       4         0      0        1         0           0          0          3        0", "Next: 2026-01-01T01:00:00Z")
+			"withheld: ConfigMap default/c: it is protected", "a         old    2026-01-01T00:40:00Z", "twice     7       10.0.0.1, 10.0.0.2, …   of two Pods", "delete        ConfigMap default/a   targets.maps", "old    9       4         0      0        1         0           0          0          3        0", "Next: 2026-01-01T01:00:00Z")
 	})
 
 	t.Run("ExplainObject", func(t *testing.T) {

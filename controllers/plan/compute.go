@@ -166,6 +166,8 @@ type Plan struct {
 	Shadowed []Shadow
 	// Refused is for how many objects requests would be refused, while mode is DryRun.
 	Refused int
+	// RefusedReason is the reason of conditions for the last of those requests.
+	RefusedReason string
 	// Idle are the patches that are left out because they would change nothing.
 	Idle []IdleStep
 	// Confirm are the reads that have to be answered live next. When there are none, steps that are Confirmed may be carried out.
@@ -313,9 +315,9 @@ func (in *Input) checkTargets() (Plan, bool) {
 	for i := range in.Spec.Targets {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
-			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, observed.ResourceName(seen.Resource))), false
+			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: kind %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, t.Reference.Kind)), false
 		}
-		r, problem := FindProblem(t, seen)
+		r, problem := FindProblem(t, seen, in.Owner.Namespace)
 		if r == "" {
 			continue
 		}
@@ -330,8 +332,9 @@ func (in *Input) checkTargets() (Plan, bool) {
 	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
 }
 
-// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not.
-func FindProblem(t *v1alpha1.ClusterTarget, seen *observed.Target) (reason, message string) {
+// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not. The owner is the namespace of the
+// Cleaner.
+func FindProblem(t *v1alpha1.ClusterTarget, seen *observed.Target, owner string) (reason, message string) {
 	if !t.IsIncluded() && !t.Delete {
 		return "", ""
 	}
@@ -342,11 +345,11 @@ func FindProblem(t *v1alpha1.ClusterTarget, seen *observed.Target) (reason, mess
 	switch seen.State {
 	case observed.Complete:
 		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
-			name := t.Reference.Name
-			if t.Reference.Namespace != "" {
-				name = t.Reference.Namespace + "/" + name
+			namespace := t.Reference.Namespace
+			if namespace == "" && seen.Namespaced {
+				namespace = owner
 			}
-			return v1alpha1.ReasonTargetMissing, missing(fmt.Sprintf("%s %q does not exist", t.Reference.Kind, name))
+			return v1alpha1.ReasonTargetMissing, missing(observed.FormatName(t.Reference.Kind, namespace, t.Reference.Name) + " does not exist")
 		}
 		return "", ""
 	case observed.NoSuchKind:
@@ -473,7 +476,7 @@ func (in limiting) nameFirst(steps []Step) string {
 	var names []string
 	for i := range steps {
 		if s := &steps[i]; s.IsChange() {
-			if name := showName(s.Shown(in.Owner.Namespace)); !slices.Contains(names, name) {
+			if name := showName(s.DescribeObject()); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -590,13 +593,14 @@ func (p *Plan) CountFailing() (n int) {
 	return n
 }
 
-// DescribeItemError is an error of items in words.
+// DescribeItemError is an error of items in words. It names the item that was evaluated: what is missing can be in another object, which the
+// expression reads for it.
 func DescribeItemError(e *v1alpha1.ItemError) string {
-	text := fmt.Sprintf("rule %q: spec.%s: %s", e.Rule, e.Field, e.Message)
+	about := fmt.Sprintf("rule %q", e.Rule)
 	if e.Key != "" {
-		text += " on " + e.Key
+		about += fmt.Sprintf(", item %q", e.Key)
 	}
-	return text
+	return fmt.Sprintf("%s: spec.%s: %s", about, e.Field, e.Message)
 }
 
 // waitFor returns the plan with verdict Wait, a reason and no steps.

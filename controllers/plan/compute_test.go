@@ -28,7 +28,7 @@ var (
 // pod is an object with metadata and a value.
 func pod(name string, change ...func(*observed.Object)) observed.Object {
 	o := observed.Object{
-		Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Ref:   observed.Ref{Resource: pods, Kind: "Pod", Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Value: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Succeeded"}},
 	}
 	for _, c := range change {
@@ -468,7 +468,7 @@ func TestTrouble(t *testing.T) {
 	first := rule(func(r *v1alpha1.Rule) { r.When, r.Confirm = `item.metadata.name == "a"`, nil })
 	in := over(t, cluster(first, rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", "true", "1h" })), p("a"), p("b"))
 	in.Backoff = backoff.Failures{}
-	in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+	in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 	got := ComputePlan(t.Context(), in)
 	if got.Reason != v1alpha1.ReasonDeletionRefused || len(got.Pending) == 0 {
 		t.Errorf("it says %s: %s (%d are pending)", got.Reason, got.Message, len(got.Pending))
@@ -478,14 +478,14 @@ func TestTrouble(t *testing.T) {
 	in = over(t, cluster(rule()), p("a"), p("b"), p("c"))
 	in.Backoff, in.Recreations = backoff.Failures{}, backoff.Recreations{}
 	for !in.Backoff["uid-a"].IsUnstable() {
-		in.Backoff.RecordConflict("uid-a", 1, in.Now)
+		in.Backoff.RecordConflict("uid-a", v1alpha1.ReasonDeletionRefused, 1, in.Now)
 	}
 	looping(in.Recreations, p("b"), in.Now)
-	if got := ComputePlan(t.Context(), in); got.DeferReason != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.DeferDetail, "b.pods") || len(got.Deferred) != 2 {
+	if got := ComputePlan(t.Context(), in); got.DeferReason != v1alpha1.ReasonRecreationLoop || !strings.Contains(got.DeferDetail, "Pod shop/b") || len(got.Deferred) != 2 {
 		t.Errorf("it says %s: %s, of %v", got.DeferReason, got.DeferDetail, got.Deferred)
 	}
-	in.Backoff.RecordFailure("uid-c", "forbidden", in.Now)
-	if got := ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "c.pods") || len(got.Deferred) != 3 {
+	in.Backoff.RecordFailure("uid-c", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
+	if got := ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonDeletionRefused || !strings.Contains(got.Message, "Pod shop/c") || len(got.Deferred) != 3 {
 		t.Errorf("it says %s: %s, of %v", got.Reason, got.Message, got.Deferred)
 	}
 }

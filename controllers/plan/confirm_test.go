@@ -498,7 +498,7 @@ func TestWhatTurnsUpKeepsItsObjects(t *testing.T) {
 			rules: []v1alpha1.Rule{onBoth, rule(joined)},
 			change: func(in *Input) {
 				in.Backoff = backoff.Failures{}
-				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 			},
 			watched: observed.Snapshot{seen(p("a"), p("b"), p("c")), nodesSeen("n1"), poolsSeen()},
 			want:    []string{"late delete b"},

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,11 +52,8 @@ func isSameMap(a, b map[string]any) bool {
 
 // describeAbsent returns the message for an object that findObject did not find.
 func describeAbsent(value map[string]any) string {
-	name := observed.NestedString(value, "metadata", "name")
-	if namespace := observed.NestedString(value, "metadata", "namespace"); namespace != "" {
-		name = namespace + "/" + name
-	}
-	return fmt.Sprintf("%s %s is not among the targets", observed.NestedString(value, "kind"), name)
+	name := observed.FormatName(observed.NestedString(value, "kind"), observed.NestedString(value, "metadata", "namespace"), observed.NestedString(value, "metadata", "name"))
+	return name + " is not among the targets"
 }
 
 // acting is an item that is acted on.
@@ -155,7 +151,7 @@ func (r choosing) isShadowed(a *acting) bool {
 		case i >= 0:
 			r.p.Shadowed[i].Items++
 		case len(r.p.Shadowed) < maxShadows:
-			r.p.Shadowed = append(r.p.Shadowed, Shadow{Rule: r.rule.Name, By: by, Object: showName(d.object.NameFor(r.in.Owner.Namespace)), Items: 1})
+			r.p.Shadowed = append(r.p.Shadowed, Shadow{Rule: r.rule.Name, By: by, Object: showName(d.object.String()), Items: 1})
 		}
 		return true
 	}
@@ -278,30 +274,44 @@ func (r choosing) isWaiting(a *acting) bool {
 
 // isDeferred says that an object waits after a failure, or because somebody makes it anew, and notes that an item does with it.
 func (d *decider) isDeferred(item ItemKey, o *observed.Object) bool {
-	reason, why, until := "", "", time.Time{}
-	if b, waits := d.in.Backoff.FindWait(o.UID, d.in.Now); waits {
-		reason, why, until = v1alpha1.ReasonDeletionRefused, b.Why, b.Until
-		if b.IsUnstable() {
-			reason = v1alpha1.ReasonTargetUnstable
-		}
-	} else if e, waits := d.in.Recreations.FindWait(o.Place(), o.UID, d.in.Now); waits {
-		reason, why, until = v1alpha1.ReasonRecreationLoop, e.DescribeWait(), e.Until
+	b, waits := d.in.Backoff.FindWait(o.UID, d.in.Now)
+	reason, why, until := b.Reason, b.Why, b.Until
+	if b.IsUnstable() {
+		reason = v1alpha1.ReasonTargetUnstable
 	}
-	if reason == "" {
-		return false
+	if !waits {
+		e, loops := d.in.Recreations.FindWait(o.Place(), o.UID, d.in.Now)
+		if !loops {
+			return false
+		}
+		reason, why, until = v1alpha1.ReasonRecreationLoop, e.DescribeWait(), e.Until
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
 	d.p.Next = monotime.ChooseEarlier(d.p.Next, until)
-	if first := []string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTargetUnstable, ""}; slices.Index(first, reason) < slices.Index(first, d.p.DeferReason) {
-		d.p.DeferReason, d.p.DeferDetail = reason, fmt.Sprintf("%s: %s", o.NameFor(d.in.Owner.Namespace), why)
+	if rankDeferReason(reason) < rankDeferReason(d.p.DeferReason) {
+		d.p.DeferReason, d.p.DeferDetail = reason, fmt.Sprintf("%s: %s", o.String(), why)
 	}
 	return true
+}
+
+// rankDeferReason is lower for a reason that is reported before others: a refused request comes first.
+func rankDeferReason(reason string) int {
+	switch reason {
+	case "":
+		return 3
+	case v1alpha1.ReasonTargetUnstable:
+		return 2
+	case v1alpha1.ReasonRecreationLoop:
+		return 1
+	default:
+		return 0
+	}
 }
 
 // addWithheld adds a step that is not carried out, as far as there is room.
 func (d *decider) addWithheld(w Withheld) {
 	if len(d.p.Withheld) < MaxWithheld {
-		w.Object = showName(w.Step.Object.NameFor(d.in.Owner.Namespace))
+		w.Object = showName(w.Step.Object.String())
 		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }

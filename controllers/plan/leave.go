@@ -105,7 +105,7 @@ func (r leaving) groupItems(items celenv.ItemList) {
 	for _, group := range names {
 		leave, err := r.eval.EvaluateLeave(of[group])
 		if err != nil {
-			r.addError(group, err)
+			r.addGroupError(group, err)
 			leave = math.MaxInt
 		}
 		r.floors.AddGroup(r.rule.Name, members[group], leave)

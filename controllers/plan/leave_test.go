@@ -108,7 +108,7 @@ func TestLeave(t *testing.T) {
 			pods:   []observed.Object{done("a"), done("b"), done("c")},
 			change: func(in *Input) {
 				in.Backoff = backoff.Failures{}
-				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 			},
 			kept: 2,
 		},
@@ -118,7 +118,7 @@ func TestLeave(t *testing.T) {
 			pods:   []observed.Object{used("a"), done("b"), done("c")},
 			change: func(in *Input) {
 				in.Backoff = backoff.Failures{}
-				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 			},
 			kept: 2,
 		},

@@ -210,23 +210,21 @@ func TestTheVersionOfTheItemCounts(t *testing.T) {
 	}
 }
 
-// A step is shown by its object, whatever items it stands for, and by its item where that is no object.
-func TestHowAStepIsShown(t *testing.T) {
+// A step is named by its object, whatever items it stands for, and by its item where that is no object.
+func TestDescribeObject(t *testing.T) {
 	of := func(o observed.Object, keys ...string) *Step { return &Step{Object: o, Keys: keys} }
 	for name, tc := range map[string]struct {
-		step  *Step
-		owner string
-		want  string
+		step *Step
+		want string
 	}{
-		"Object":            {of(p("a"), "k", "l"), "shop", "a.pods/v1"},
-		"ObjectOfACluster":  {of(p("a"), "k"), "", "shop/a.pods/v1"},
-		"ObjectWithoutKeys": {of(p("a")), "shop", "a.pods/v1"},
-		"Item":              {of(observed.Object{}, "k"), "shop", "k"},
-		"FirstOfSeveral":    {of(observed.Object{}, "k", "l"), "", "k"},
-		"Nothing":           {of(observed.Object{}), "shop", observed.Ref{}.String()},
+		"Object":            {of(p("a"), "k", "l"), "Pod shop/a"},
+		"ObjectWithoutKeys": {of(p("a")), "Pod shop/a"},
+		"Item":              {of(observed.Object{}, "k"), "k"},
+		"FirstOfSeveral":    {of(observed.Object{}, "k", "l"), "k"},
+		"Nothing":           {of(observed.Object{}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.step.Shown(tc.owner); got != tc.want {
+			if got := tc.step.DescribeObject(); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -390,5 +388,21 @@ func TestProtectionOfReleaseRecords(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A refused request is named by what it would have done.
+func TestRefusalReason(t *testing.T) {
+	for verb, want := range map[Verb]string{
+		VerbDelete: v1alpha1.ReasonDeletionRefused, VerbEvict: v1alpha1.ReasonEvictionRefused, VerbPatch: v1alpha1.ReasonPatchRefused, VerbRemoveFinalizer: v1alpha1.ReasonPatchRefused,
+	} {
+		if got := verb.RefusalReason(); got != want || !IsRefusal(got) {
+			t.Errorf("%s: got %q, want %q", verb, got, want)
+		}
+	}
+	for _, reason := range []string{"", v1alpha1.ReasonReadFailed, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop} {
+		if IsRefusal(reason) {
+			t.Errorf("%q is no refusal", reason)
+		}
 	}
 }

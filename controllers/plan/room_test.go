@@ -65,7 +65,7 @@ func TestHoldsBeyondTheirRoomDoNotBegin(t *testing.T) {
 	}
 	first := look(time.Hour, nil, 2, "x", "y")
 	second := look(time.Hour+5*time.Minute, first.Holds, 2, "a", "x", "y")
-	const message = `rule "r": spec.rules[0].for: too many items wait and take too much memory: the timer does not start for some of them; select fewer items in when, or use for in fewer Cleaners of the namespace on shop/a.pods/v1`
+	const message = `rule "r", item "Pod shop/a": spec.rules[0].for: too many items wait and take too much memory: the timer does not start for some of them; select fewer items in when, or use for in fewer Cleaners of the namespace`
 	if len(second.Holds["r"].Since) != 2 || len(second.Pending) != 2 || len(second.Errors) != 1 || second.Errors[0].Count != 1 || second.Reason != v1alpha1.ReasonEvaluationFailed ||
 		!strings.HasSuffix(second.Message, message) {
 		t.Errorf("%d holds, %v pending, %+v: %s %s", len(second.Holds["r"].Since), second.Pending, second.Errors, second.Reason, second.Message)

@@ -20,7 +20,7 @@ import (
 
 func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	for _, r := range []Row{
-		{Rule: "targets.pods", Ref: pod("a").Ref},
+		{Rule: "targets.pods", Ref: observed.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}},
 		{Rule: "targets.r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}, Namespace: "n", Name: "x.y", UID: "u", ResourceVersion: "9"}},
 		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a b", UID: "u", ResourceVersion: "9"}},
 		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a u 8", UID: "u", ResourceVersion: "9"}},

@@ -147,7 +147,7 @@ func (r *deciding) decideRule() {
 	}
 	items, err := r.eval.EvaluateItems()
 	if err != nil {
-		r.addError("", err)
+		r.addError(itemtrace.Item{}, err)
 		r.keepHolds()
 		return
 	}
@@ -281,7 +281,7 @@ func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 		case !twins[c.key]:
 			twins[c.key] = true
 			message := fmt.Sprintf("%s and %s have the same key", candidates[at].describePlace(), c.describePlace())
-			r.addError(c.key, r.makeError("key", message, "return a unique string for each item"))
+			r.addError(r.nameCandidate(c), r.makeError("key", message, "return a unique string for each item"))
 		}
 	}
 	if len(twins) == 0 {
@@ -296,7 +296,7 @@ func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 // describePlace says which item of the rule a candidate is, whatever its key.
 func (c *candidate) describePlace() string {
 	if c.object != nil {
-		return c.object.FullName()
+		return c.object.String()
 	}
 	return fmt.Sprintf("item %d of forEach", c.place)
 }
@@ -431,7 +431,7 @@ func (r *deciding) addPending(rows map[string]int, c *candidate) {
 	rows[c.holdKey] = len(r.p.Pending)
 	row := Pending{Rule: r.rule.Name, Key: c.holdKey, Until: c.until}
 	if r.rule.ForKey == "" {
-		row.Key = r.nameCandidate(c)
+		row.Key = r.nameCandidate(c).Name
 	}
 	r.p.Pending = append(r.p.Pending, row)
 }
@@ -470,7 +470,7 @@ func (r *deciding) leaveKept(group []*candidate) []*candidate {
 	}
 	keep, err := r.eval.EvaluateKeep(items)
 	if err != nil {
-		r.addError(group[0].group, err)
+		r.addGroupError(group[0].group, err)
 		return nil
 	}
 	left := group[:max(0, len(group)-keep)]
@@ -509,40 +509,45 @@ func (r *deciding) sortGroup(group []*candidate) bool {
 		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})
 	if failed != nil {
-		r.addError(group[0].group, failed)
+		r.addGroupError(group[0].group, failed)
 	}
 	return failed == nil
 }
 
-// nameCandidate returns the name of a candidate for messages: its key, or its object.
-func (r *deciding) nameCandidate(c *candidate) string {
+// nameCandidate names a candidate by its key, or by its object.
+func (r *deciding) nameCandidate(c *candidate) itemtrace.Item {
 	if r.rule.Key == "" && c.object != nil {
-		return c.object.NameFor(r.in.Owner.Namespace)
+		return itemtrace.Item{Name: c.object.String(), Object: c.object.Identify()}
 	}
-	return c.key
+	return itemtrace.Item{Name: c.key}
 }
 
 // nameOf is nameCandidate for an item that may not be a candidate; empty if it has no name.
-func (r *deciding) nameOf(item *celenv.Item) string {
+func (r *deciding) nameOf(item *celenv.Item) itemtrace.Item {
 	if r.rule.Key != "" {
 		key, err := item.EvaluateKey()
 		if err != nil {
-			return ""
+			return itemtrace.Item{}
 		}
-		return key
+		return itemtrace.Item{Name: key}
 	}
 	if o, _ := r.in.findObject(item.AsObject()); o != nil {
-		return o.NameFor(r.in.Owner.Namespace)
+		return itemtrace.Item{Name: o.String(), Object: o.Identify()}
 	}
-	return ""
+	return itemtrace.Item{}
 }
 
-// addError records an error of an item, or, without a key, of the whole rule.
-func (r *deciding) addError(key string, err *expr.Error) {
-	r.errors.addError(r.rule.Name, key, err, 1)
+// addError records an error of an item, or, if it is empty, of the whole rule.
+func (r *deciding) addError(item itemtrace.Item, err *expr.Error) {
+	r.errors.addError(r.rule.Name, item.Name, err, 1)
 	if r.in.Trace != nil {
-		r.in.Trace.NoteOutcome(r.rule.Name, key, itemtrace.Failed, err.Path+" "+describeError(err))
+		r.in.Trace.NoteOutcome(r.rule.Name, item, itemtrace.Failed, err.Path+" "+describeError(err))
 	}
+}
+
+// addGroupError records an error of the items of a group.
+func (r *deciding) addGroupError(group string, err *expr.Error) {
+	r.addError(itemtrace.Item{Name: group}, err)
 }
 
 // makeError is an error in a field of the rule that no expression gave.

@@ -53,7 +53,7 @@ func object(resource schema.GroupVersionResource, kind, namespace, name string, 
 	}
 	meta["labels"] = shown
 	return observed.Object{
-		Ref:    observed.Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Ref:    observed.Ref{Resource: resource, Kind: kind, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Labels: labels, Protected: labels[v1alpha1.ProtectKey] == "true",
 		Value: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": meta, "spec": spec},
 	}
@@ -240,13 +240,22 @@ func TestRules(t *testing.T) {
 			reason: "an error leaves the others alone, and equal ones are one",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
 			pods:   []observed.Object{p("a"), p("b", "done:yes"), p("c")},
-			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].when x2"),
+			want:   wide(act("r delete b"), "r Pod shop/a rules[0].when x2"),
 		},
 		"OnlyErrors": {
 			reason: "where there is nothing but errors they are what is said",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.done == "yes"` })},
 			pods:   []observed.Object{p("a")},
-			want:   failing("r shop/a.pods/v1 rules[0].when x1"),
+			want:   failing("r Pod shop/a rules[0].when x1"),
+		},
+		"JoinFails": {
+			reason: "an error names the item that is evaluated, not the object that its expression reads for it",
+			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `nodes.items.exists(n, n.spec[item.spec.wants] == "yes")` })},
+			pods:   []observed.Object{p("a", "wants:ready"), p("b", "wants:taint")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Snapshot[1].Objects[0] = object(nodes, "Node", "", "n1", "ready:yes")
+			},
+			want: wide(act("r delete a"), "r Pod shop/b rules[0].when x1"),
 		},
 		"ForEachFails": {
 			reason: "an error in forEach stops its rule alone",
@@ -263,7 +272,7 @@ func TestRules(t *testing.T) {
 				r.When = `!has(item.spec.fine) ? variables.node == "n2" : true`
 			})},
 			pods: []observed.Object{p("a"), p("b", "fine:yes"), p("c", "node:n2")},
-			want: wide(act("r delete b", "r delete c"), "r shop/a.pods/v1 rules[0].when x1"),
+			want: wide(act("r delete b", "r delete c"), "r Pod shop/a rules[0].when x1"),
 		},
 		"Order": {
 			reason: "orderBy, then namespace and name",
@@ -345,7 +354,7 @@ func TestRules(t *testing.T) {
 				r.GroupBy, r.Keep = `item.metadata.labels["app"]`, keep(1)
 			})},
 			pods: []observed.Object{p("a", "app=x"), p("b", "app=x"), p("c")},
-			want: wide(act("r delete a"), "r shop/c.pods/v1 rules[0].groupBy x1"),
+			want: wide(act("r delete a"), "r Pod shop/c rules[0].groupBy x1"),
 		},
 		"OrderFails": {
 			reason: "an item without an order stops its group",
@@ -353,7 +362,7 @@ func TestRules(t *testing.T) {
 				r.GroupBy, r.OrderBy = `item.metadata.labels["app"]`, byAge
 			})},
 			pods: []observed.Object{p("a", "app=x", "age:1"), p("b", "app=x"), p("c", "app=y", "age:1")},
-			want: wide(act("r delete c"), "r shop/b.pods/v1 rules[0].orderBy[0].expression x1"),
+			want: wide(act("r delete c"), "r Pod shop/b rules[0].orderBy[0].expression x1"),
 		},
 		"OrderOfMixedTypes": {
 			reason: "so do orders that cannot be compared",
@@ -376,14 +385,14 @@ func TestRules(t *testing.T) {
 			reason: "nobody knows whether it is spared, so it is",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Unless = `item.spec.used == "yes"` })},
 			pods:   []observed.Object{p("a"), p("b", "used:no")},
-			want:   wide(act("r delete b"), "r shop/a.pods/v1 rules[0].unless x1"),
+			want:   wide(act("r delete b"), "r Pod shop/a rules[0].unless x1"),
 		},
 		"For": {
 			reason: "it must hold for as long first",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.For = "40s" })},
 			pods:   []observed.Object{p("a"), p("b")},
 			want: want{
-				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r shop/a.pods/v1 40s", "r shop/b.pods/v1 40s"},
+				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r Pod shop/a 40s", "r Pod shop/b 40s"},
 			},
 		},
 		"ForNothing": {
@@ -398,7 +407,7 @@ func TestRules(t *testing.T) {
 			pods:   []observed.Object{p("a", "wait:1m"), p("b", "wait:0s"), p("c", "wait:30s"), p("d", "wait:soon")},
 			want: want{
 				Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Steps: []string{"r delete b"},
-				Pending: []string{"r shop/c.pods/v1 30s", "r shop/a.pods/v1 1m0s"}, Errors: []string{"r shop/d.pods/v1 rules[0].for x1"},
+				Pending: []string{"r Pod shop/c 30s", "r Pod shop/a 1m0s"}, Errors: []string{"r Pod shop/d rules[0].for x1"},
 			},
 		},
 		"ForKey": {
@@ -407,7 +416,7 @@ func TestRules(t *testing.T) {
 			pods:   []observed.Object{p("a", "node:n1", "wait:50s"), p("b", "node:n1", "wait:40s"), p("c", "node:n2", "wait:1h"), p("d", "wait:1h")},
 			want: want{
 				Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonEvaluationFailed, Pending: []string{"r n1 40s", "r n2 1h0m0s"},
-				Errors: []string{"r shop/d.pods/v1 rules[0].forKey x1"},
+				Errors: []string{"r Pod shop/d rules[0].forKey x1"},
 			},
 		},
 		"SparedIsNotPending": {
@@ -420,7 +429,7 @@ func TestRules(t *testing.T) {
 			reason: "the author says why",
 			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Reason = `"its node is " + item.spec.node` })},
 			pods:   []observed.Object{p("a", "node:n2"), p("b")},
-			want:   wide(act("r delete a because its node is n2"), "r shop/b.pods/v1 rules[0].reason x1"),
+			want:   wide(act("r delete a because its node is n2"), "r Pod shop/b rules[0].reason x1"),
 		},
 		"Actions": {
 			reason: "actions follow each other, each with what it says",
@@ -442,7 +451,7 @@ func TestRules(t *testing.T) {
 				r.Actions = []v1alpha1.RuleAction{patches(`{}`), last}
 			})},
 			pods: []observed.Object{p("a"), p("b", "ok:yes")},
-			want: wide(act("r patch b {}", "r delete b after [0]"), "r shop/a.pods/v1 rules[0].actions[1].when x1"),
+			want: wide(act("r patch b {}", "r delete b after [0]"), "r Pod shop/a rules[0].actions[1].when x1"),
 		},
 		"PatchFails": {
 			reason: "also if it is in a patch",
@@ -450,7 +459,7 @@ func TestRules(t *testing.T) {
 				r.Actions = []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}, patches(`{"spec": {"x": item.spec.x}}`)}
 			})},
 			pods: []observed.Object{p("a"), p("b", "x:1"), p("c")},
-			want: wide(act("r report b", `r patch b {"spec":{"x":"1"}} after [0]`), "r shop/a.pods/v1 rules[0].actions[1].patch.expression x2"),
+			want: wide(act("r report b", `r patch b {"spec":{"x":"1"}} after [0]`), "r Pod shop/a rules[0].actions[1].patch.expression x2"),
 		},
 		"PatchSetsOwners": {
 			reason: "whose absence would have the object deleted",
@@ -458,7 +467,7 @@ func TestRules(t *testing.T) {
 				r.Actions = []v1alpha1.RuleAction{patches(`{"metadata": {item.spec.?x.orValue("labels"): {}}}`)}
 			})},
 			pods: []observed.Object{p("a", "x:ownerReferences"), p("b")},
-			want: wide(act(`r patch b {"metadata":{"labels":{}}}`), "r shop/a.pods/v1 rules[0].actions[0].patch.expression x1"),
+			want: wide(act(`r patch b {"metadata":{"labels":{}}}`), "r Pod shop/a rules[0].actions[0].patch.expression x1"),
 		},
 		"Evict": {
 			reason: "an eviction has a grace",
@@ -473,7 +482,7 @@ func TestRules(t *testing.T) {
 			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 				r.ForEach, r.Actions = "nodes.items", []v1alpha1.RuleAction{{Evict: &v1alpha1.EvictAction{}}}
 			})},
-			want: failing("r n1.nodes/v1 rules[0].actions[0].evict x1"),
+			want: failing("r Node n1 rules[0].actions[0].evict x1"),
 		},
 		"RemoveFinalizer": {
 			reason: "a finalizer is taken off what has it",
@@ -572,7 +581,7 @@ func TestRules(t *testing.T) {
 			})},
 			pods: []observed.Object{p("a", "node:n1"), p("b", "node:n2"), p("c")},
 			want: wide(act(`r patch n1 <uid-a> {"spec":{"pod":"a"}}`),
-				"r shop/b.pods/v1 rules[0].actions[0].object x1", "r shop/c.pods/v1 rules[0].actions[0].object x1"),
+				"r Pod shop/b rules[0].actions[0].object x1", "r Pod shop/c rules[0].actions[0].object x1"),
 		},
 		"ObjectOfAnotherUID": {
 			reason: "an object of the same name and another UID is another object",
@@ -680,7 +689,7 @@ func TestRules(t *testing.T) {
 			pods:   []observed.Object{p("a", "x:1"), p("b"), p("c", "x:2")},
 			change: func(in *Input, _ *v1alpha1.Work) { in.Snapshot[2] = poolsSeen(pool("p1")) },
 			want: wide(act(`r patch a {"spec":{"x":"1"}}`, `r patch c {"spec":{"x":"2"}}`,
-				`r patch p1 <uid-a,uid-c> {"spec":{"release":["a","c"]}} after [0 1]`), "r shop/b.pods/v1 rules[0].actions[0].patch.expression x1"),
+				`r patch p1 <uid-a,uid-c> {"spec":{"release":["a","c"]}} after [0 1]`), "r Pod shop/b rules[0].actions[0].patch.expression x1"),
 		},
 		"FoldOfDeletes": {
 			reason: "two entries about one object delete it once",
@@ -856,7 +865,7 @@ func TestRules(t *testing.T) {
 			pods:   []observed.Object{p("a"), p("b")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
-				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 			},
 			want: act("r delete b"),
 		},
@@ -912,9 +921,19 @@ func TestRules(t *testing.T) {
 			pods:   []observed.Object{p("a")},
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
-				in.Backoff.RecordFailure("uid-a", "forbidden", in.Now)
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonDeletionRefused},
+		},
+		"OnlyBackoffPatch": {
+			reason: "and names the request that was refused",
+			rules:  []v1alpha1.Rule{rule()},
+			pods:   []observed.Object{p("a")},
+			change: func(in *Input, _ *v1alpha1.Work) {
+				in.Backoff = backoff.Failures{}
+				in.Backoff.RecordFailure("uid-a", v1alpha1.ReasonPatchRefused, "forbidden", in.Now)
+			},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonPatchRefused},
 		},
 		"Unstable": {
 			reason: "an object that always changes is called so",
@@ -923,7 +942,7 @@ func TestRules(t *testing.T) {
 			change: func(in *Input, _ *v1alpha1.Work) {
 				in.Backoff = backoff.Failures{}
 				for !in.Backoff["uid-a"].IsUnstable() {
-					in.Backoff.RecordConflict("uid-a", 1, in.Now)
+					in.Backoff.RecordConflict("uid-a", v1alpha1.ReasonDeletionRefused, 1, in.Now)
 				}
 			},
 			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonTargetUnstable},
@@ -959,7 +978,7 @@ func TestRules(t *testing.T) {
 			change: func(_ *Input, w *v1alpha1.Work) {
 				w.Parameters, w.Durations = raw(`{"wait": "2m"}`), []string{"wait"}
 			},
-			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r shop/a.pods/v1 2m0s"}},
+			want: want{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonHolding, Pending: []string{"r Pod shop/a 2m0s"}},
 		},
 	}
 	for name, tc := range cases {
@@ -1001,7 +1020,7 @@ func TestATrippedLimitNamesObjects(t *testing.T) {
 	in := over(t, cluster(rule()), p("a"), p("b"), p("c"), p("d"))
 	in.Now, in.Spec.Limits = born.Add(24*time.Hour), &v1alpha1.Limits{MaxActions: 3}
 	const want = "The Cleaner takes no action: the plan would exceed limits.maxActions (3 objects in 1h0m0s) with 4. " +
-		"First: shop/a.pods/v1, shop/b.pods/v1, shop/c.pods/v1."
+		"First: Pod shop/a, Pod shop/b, Pod shop/c."
 	if got := ComputePlan(t.Context(), in); got.Message != want {
 		t.Errorf("got %q, want %q", got.Message, want)
 	}
@@ -1098,12 +1117,12 @@ func TestShadowedRules(t *testing.T) {
 		want  []Shadow
 		acts  string
 	}{
-		"Patched":  {[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes())}, nil, []Shadow{{"remove", "warn", "shop/a.pods/v1", 2}}, "warn"},
+		"Patched":  {[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes())}, nil, []Shadow{{"remove", "warn", "Pod shop/a", 2}}, "warn"},
 		"Idle":     {[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes())}, idle, nil, "remove"},
 		"Reported": {[]v1alpha1.Rule{named("look", look), named("remove", deletes())}, nil, nil, "look"},
 		"Twice": {
 			[]v1alpha1.Rule{named("warn", patches(label)), named("remove", deletes()), named("again", deletes())}, nil,
-			[]Shadow{{"remove", "warn", "shop/a.pods/v1", 2}, {"again", "warn", "shop/a.pods/v1", 2}}, "warn",
+			[]Shadow{{"remove", "warn", "Pod shop/a", 2}, {"again", "warn", "Pod shop/a", 2}}, "warn",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1130,7 +1149,7 @@ func TestRuleCounts(t *testing.T) {
 		rule(func(r *v1alpha1.Rule) { r.Name, r.When, r.For = "young", `item.metadata.name == "a"`, "1h" }),
 	), p("a"), p("b"), p("c"), p("d", v1alpha1.ProtectKey+"=true"), p("e"), p("f"))
 	in.Backoff = backoff.Failures{}
-	in.Backoff.RecordFailure("uid-e", "forbidden", in.Now)
+	in.Backoff.RecordFailure("uid-e", v1alpha1.ReasonDeletionRefused, "forbidden", in.Now)
 	want := []RuleCount{
 		{Rule: "kept", Items: 6, Matched: 3, Kept: 1, Spared: 1, Acted: 1},
 		{Rule: "later", Items: 6, Matched: 5, Protected: 1, Shadowed: 1, Deferred: 1, Acted: 2},

@@ -91,18 +91,35 @@ func (p *Patch) Sum() stringhash.Sum {
 	return stringhash.SumOf(fmt.Sprintf("%s %s %t %s", p.Type, p.Subresource, p.Force, p.Body))
 }
 
+// RefusalReason is the reason of conditions when a request of the verb is refused. The removal of a finalizer is sent as a patch.
+func (v Verb) RefusalReason() string {
+	switch v {
+	case VerbEvict:
+		return v1alpha1.ReasonEvictionRefused
+	case VerbPatch, VerbRemoveFinalizer:
+		return v1alpha1.ReasonPatchRefused
+	default:
+		return v1alpha1.ReasonDeletionRefused
+	}
+}
+
+// IsRefusal says that a reason of conditions is that a request was refused.
+func IsRefusal(reason string) bool {
+	return reason == v1alpha1.ReasonDeletionRefused || reason == v1alpha1.ReasonEvictionRefused || reason == v1alpha1.ReasonPatchRefused
+}
+
 // IsChange says that the step changes something: all but reports do.
 func (s *Step) IsChange() bool { return s.Verb != VerbReport }
 
 // IsAlone says that the step changes nothing, and that nothing has to be changed before it.
 func (s *Step) IsAlone() bool { return !s.IsChange() && len(s.After) == 0 }
 
-// Shown names what the step is about, for the readers of an owner: its object, or the item where that is none.
-func (s *Step) Shown(owner string) string {
+// DescribeObject names what the step is about in messages: its object, or the item where that is none.
+func (s *Step) DescribeObject() string {
 	if s.Object.Name == "" && len(s.Keys) > 0 {
 		return s.Keys[0]
 	}
-	return s.Object.Ref.NameFor(owner)
+	return s.Object.String()
 }
 
 // MakeRow is the step as it is recorded.
@@ -356,7 +373,7 @@ func (r folding) makePatches(folds []*fold) bool {
 			continue
 		}
 		ok = false
-		r.errors.addError(r.rule.Name, r.nameCandidate(f.items[0].candidate), err, int64(len(f.items)))
+		r.errors.addError(r.rule.Name, r.nameCandidate(f.items[0].candidate).Name, err, int64(len(f.items)))
 		for _, a := range f.items {
 			a.failed = true
 			tracing(r).noteActions(a, itemtrace.Failed, err.Path+" "+describeError(err))

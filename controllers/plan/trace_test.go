@@ -21,7 +21,7 @@ import (
 func describeEntry(e itemtrace.Entry) string {
 	out := fmt.Sprintf("%s %s", e.Rule, e.Outcome)
 	if e.ByAction {
-		out += " by " + e.Item
+		out += " by " + e.Item.Name
 	}
 	if e.Because != "" {
 		out += ": " + e.Because
@@ -52,7 +52,7 @@ func TestTrace(t *testing.T) {
 		"Unchanged":  {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions[0].When = "false" })}, []string{"r Unchanged"}},
 		"WhenError":  {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `item.spec.missing == ""` })}, []string{"r Failed: rules[0].when at 1:11: no such key: missing; test has(item.spec.missing) first, or write item.spec.?missing and .orValue(...) at the end"}},
 		"PatchError": {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Actions = []v1alpha1.RuleAction{patches(`{"spec": item.spec.missing}`)} })}, []string{"r Failed: rules[0].actions[0].patch.expression at 1:20: no such key: missing; test has(item.spec.missing) first, or write item.spec.?missing and .orValue(...) at the end"}},
-		"TwinKey":    {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Key = `"same"` })}, []string{"r Failed: rules[0].key shop/a.pods/v1 and shop/b.pods/v1 have the same key; return a unique string for each item"}},
+		"TwinKey":    {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.Key = `"same"` })}, []string{"r Failed: rules[0].key Pod shop/a and Pod shop/b have the same key; return a unique string for each item"}},
 		"OtherItem": {[]v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
 			r.ForEach, r.Key, r.Actions[0].Object = "nodes.items", "item.metadata.name", `pods.items.filter(p, p.metadata.name == "b")[0]`
 		})}, []string{"r Acted by n1"}},

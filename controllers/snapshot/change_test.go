@@ -20,7 +20,7 @@ import (
 func namesOf(o *Objects) string {
 	var out []string
 	for one := range o.EachObject() {
-		out = append(out, one.FullName())
+		out = append(out, one.String())
 	}
 	return strings.Join(out, " ")
 }
@@ -40,7 +40,7 @@ func changedObjects(t *testing.T) *Objects {
 
 // What happens to a clone does not happen to the original, and the other way round.
 func TestCloneChangesByItself(t *testing.T) {
-	const all = "web.namespaces/v1 web/a.pods/v1 web/b.pods/v1"
+	const all = "Namespace web Pod web/a Pod web/b"
 	first := changedObjects(t)
 	second := first.Clone()
 	second.RemoveObjects(map[types.UID]bool{"a": true, "ns": true, "none": true})
@@ -48,14 +48,14 @@ func TestCloneChangesByItself(t *testing.T) {
 	if got := namesOf(first); got != all {
 		t.Errorf("the original has %s, want %s", got, all)
 	}
-	if got := namesOf(second); got != "web/b.pods/v1" {
+	if got := namesOf(second); got != "Pod web/b" {
 		t.Errorf("the clone has %s", got)
 	}
 	if labels := first.FindObject("b").Labels; labels["app"] != "x" {
 		t.Errorf("the original has the labels %v", labels)
 	}
 	first.RemoveObjects(map[types.UID]bool{"b": true})
-	if got := namesOf(second); got != "web/b.pods/v1" {
+	if got := namesOf(second); got != "Pod web/b" {
 		t.Errorf("the clone has %s", got)
 	}
 	if err := second.AddUnread(&unstructured.Unstructured{Object: map[string]any{

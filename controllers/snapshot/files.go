@@ -88,7 +88,7 @@ func (s *Objects) AddObject(u *unstructured.Unstructured) error {
 	gvk := u.GroupVersionKind()
 	gvr, namespaced := s.FindResource(gvk.GroupVersion(), gvk.Kind)
 	if gvr.Resource == "" {
-		return fmt.Errorf("%s %q: kind %q of %s is not known", gvk.Kind, u.GetName(), gvk.Kind, gvk.GroupVersion())
+		return fmt.Errorf("%s: kind %q of %s is not known", observed.FormatName(gvk.Kind, u.GetNamespace(), u.GetName()), gvk.Kind, gvk.GroupVersion())
 	}
 	if u.GetName() == "" {
 		return fmt.Errorf("an object of kind %s has no metadata.name", gvk.Kind)
@@ -129,7 +129,7 @@ func (s *Objects) SortObjects() error {
 		slices.SortStableFunc(list, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
 		for i := 1; i < len(list); i++ {
 			if observed.CompareNames(&list[i-1].Ref, &list[i].Ref) == 0 {
-				return fmt.Errorf("%s is there twice", DescribeScope(r, list[i].Namespace != "", list[i].Namespace, list[i].Name))
+				return fmt.Errorf("%s is there twice", list[i].Ref)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (s *Objects) Read(ctx context.Context, q Query) observed.Target {
 		switch {
 		case unread != nil:
 			t.State, t.Objects = observed.Failed, nil
-			t.Detail = fmt.Sprintf("cannot read %s: %v", DescribeScope(gvr.GroupResource(), namespaced, o.Namespace, o.Name), unread)
+			t.Detail = fmt.Sprintf("cannot read %s: %v", o.Ref, unread)
 			return t
 		case !selected:
 			continue

@@ -133,7 +133,7 @@ func TestObjectsRefuse(t *testing.T) {
 	if got := readTarget(t.Context(), twice, "", &v1alpha1.ClusterTarget{Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}}}); got.State != observed.Unsynced {
 		t.Errorf("read before it is done, it is %s", got.State)
 	}
-	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), `pods "a" in namespace "default" is there twice`) {
+	if err := twice.SortObjects(); err == nil || !strings.Contains(err.Error(), "Pod default/a is there twice") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -213,7 +213,7 @@ func TestObjectsThatAreUnread(t *testing.T) {
 			q.MetadataOnly = tc.metadata
 			got := q.read(t.Context(), o)
 			if tc.want == nil {
-				if want := `cannot read pods "deep" in namespace "web": it is odd`; got.State != observed.Failed || got.Detail != want || got.Objects != nil {
+				if want := "cannot read Pod web/deep: it is odd"; got.State != observed.Failed || got.Detail != want || got.Objects != nil {
 					t.Errorf("got %s %q, want %q", got.State, got.Detail, want)
 				}
 				return

@@ -63,17 +63,17 @@ func TestReadKinds(t *testing.T) {
 		left    []string // kinds that are skipped
 		detail  string
 	}{
-		"Merged":    {reads: byKind{"a": complete("a", "x", "z"), "b": complete("b", "x", "y")}, kinds: []string{"b", "a"}, state: observed.Complete, objects: []string{"x.a/v1", "x.b/v1", "y.b/v1", "z.a/v1"}},
-		"Twice":     {reads: byKind{"a": complete("a", "x=1"), "b": complete("b", "x=1")}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}},
-		"Denied":    {reads: byKind{"a": complete("a", "x"), "b": denied}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
-		"TooLarge":  {reads: byKind{"a": complete("a", "x"), "b": {State: observed.TooLarge}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
-		"Failed":    {reads: byKind{"a": complete("a", "x"), "b": {State: observed.Failed}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
-		"Other":     {reads: byKind{"a": complete("a", "x"), "b": complete("c", "y")}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"b"}},
-		"Gone":      {reads: byKind{"a": complete("a", "x"), "b": {State: observed.NoSuchKind}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"x.a/v1"}},
+		"Merged":    {reads: byKind{"a": complete("a", "x", "z"), "b": complete("b", "x", "y")}, kinds: []string{"b", "a"}, state: observed.Complete, objects: []string{"a a/x", "b a/x", "b a/y", "a a/z"}},
+		"Twice":     {reads: byKind{"a": complete("a", "x=1"), "b": complete("b", "x=1")}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}},
+		"Denied":    {reads: byKind{"a": complete("a", "x"), "b": denied}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}, left: []string{"b"}},
+		"TooLarge":  {reads: byKind{"a": complete("a", "x"), "b": {State: observed.TooLarge}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}, left: []string{"b"}},
+		"Failed":    {reads: byKind{"a": complete("a", "x"), "b": {State: observed.Failed}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}, left: []string{"b"}},
+		"Other":     {reads: byKind{"a": complete("a", "x"), "b": complete("c", "y")}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}, left: []string{"b"}},
+		"Gone":      {reads: byKind{"a": complete("a", "x"), "b": {State: observed.NoSuchKind}}, kinds: []string{"a", "b"}, state: observed.Complete, objects: []string{"a a/x"}},
 		"Unsynced":  {reads: byKind{"a": complete("a", "x"), "b": {State: observed.Unsynced, Detail: "waiting for b"}}, kinds: []string{"a", "b"}, state: observed.Unsynced, detail: "waiting for b", left: []string{"b"}},
 		"Unknown":   {reads: byKind{"a": complete("a", "x")}, kinds: []string{"a", "b"}, state: observed.Unsynced, left: []string{"b"}},
 		"AllDenied": {reads: byKind{"a": denied}, kinds: []string{"a"}, state: observed.Forbidden, detail: "no kind of all 1 can be read; a: it may not", left: []string{"a"}},
-		"Skipped":   {reads: byKind{"a": complete("a", "x")}, kinds: []string{"a"}, skipped: anykind.Skip(ofKinds("c"), "no"), state: observed.Complete, objects: []string{"x.a/v1"}, left: []string{"c"}},
+		"Skipped":   {reads: byKind{"a": complete("a", "x")}, kinds: []string{"a"}, skipped: anykind.Skip(ofKinds("c"), "no"), state: observed.Complete, objects: []string{"a a/x"}, left: []string{"c"}},
 		"AllGone":   {reads: byKind{"a": {State: observed.NoSuchKind}}, kinds: []string{"a"}, state: observed.Complete},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestObjectsOfAllKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := s.Read(t.Context(), q)
-	if len(got.Objects) != 1 || got.Objects[0].String() != "with.configmaps/v1" || got.Objects[0].Value["data"] != nil || got.Objects[0].Value["kind"] != "ConfigMap" {
+	if len(got.Objects) != 1 || got.Objects[0].String() != "ConfigMap default/with" || got.Objects[0].Value["data"] != nil || got.Objects[0].Value["kind"] != "ConfigMap" {
 		t.Errorf("got %+v", got)
 	}
 	var kinds []string

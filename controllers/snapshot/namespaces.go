@@ -74,7 +74,7 @@ func (n *Namespaces) ListSelected(ctx context.Context, r Reader) (selected obser
 // AreUnchanged says that two reads found the same objects at the same versions.
 func AreUnchanged(before, after observed.Target) bool {
 	return before.State == observed.Complete && after.State == observed.Complete &&
-		slices.EqualFunc(before.Objects, after.Objects, func(a, b observed.Object) bool { return a.Ref == b.Ref })
+		slices.EqualFunc(before.Objects, after.Objects, func(a, b observed.Object) bool { return a.IsVersion(b.Ref) })
 }
 
 // NewNamespaceQuery asks for the metadata of one Namespace.

@@ -14,21 +14,21 @@ import (
 
 // FromUnstructured returns what decisions see of a whole object. It shares the content of u, which must not change afterwards.
 func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructured) observed.Object {
-	o := fromObjectMeta(gvr, u)
+	o := fromObjectMeta(gvr, u.GetKind(), u)
 	o.Value = withoutManagedFields(u.Object)
 	return o
 }
 
-// FromMetadata returns what decisions see of an object whose metadata alone was read.
-func FromMetadata(gvr schema.GroupVersionResource, m *metav1.PartialObjectMetadata) observed.Object {
-	return fromObjectMeta(gvr, m)
+// FromMetadata returns what decisions see of an object whose metadata alone was read: that does not say its kind.
+func FromMetadata(gvr schema.GroupVersionResource, kind string, m *metav1.PartialObjectMetadata) observed.Object {
+	return fromObjectMeta(gvr, kind, m)
 }
 
-func fromObjectMeta(gvr schema.GroupVersionResource, m metav1.Object) observed.Object {
+func fromObjectMeta(gvr schema.GroupVersionResource, kind string, m metav1.Object) observed.Object {
 	labels := m.GetLabels()
 	return observed.Object{
 		Ref: observed.Ref{
-			Resource: gvr, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
+			Resource: gvr, Kind: kind, Namespace: m.GetNamespace(), Name: m.GetName(), UID: m.GetUID(), ResourceVersion: m.GetResourceVersion(),
 		},
 		Labels:      labels,
 		Protected:   labels[v1alpha1.ProtectKey] == "true" || m.GetAnnotations()[v1alpha1.ProtectKey] == "true",

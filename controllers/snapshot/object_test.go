@@ -22,7 +22,7 @@ func TestObjectsAreSeenTheSame(t *testing.T) {
 	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	now := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	base := metav1.ObjectMeta{Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
-	ref := observed.Ref{Resource: widgets, Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
+	ref := observed.Ref{Resource: widgets, Kind: "Widget", Namespace: "shop", Name: "w", UID: "uid", ResourceVersion: "7"}
 	for name, tc := range map[string]struct {
 		reason string
 		change func(m *metav1.ObjectMeta)
@@ -56,13 +56,14 @@ func TestObjectsAreSeenTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &metav1.PartialObjectMetadata{ObjectMeta: *base.DeepCopy()}
 			tc.change(&m.ObjectMeta)
-			if diff := cmp.Diff(tc.want, FromMetadata(widgets, m)); diff != "" {
+			if diff := cmp.Diff(tc.want, FromMetadata(widgets, "Widget", m)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
 			if err != nil {
 				t.Fatal(err)
 			}
+			content["kind"] = "Widget"
 			tc.want.Value = content
 			if diff := cmp.Diff(tc.want, FromUnstructured(widgets, &unstructured.Unstructured{Object: content})); diff != "" {
 				t.Errorf("of all of it: %s (-want +got):\n%s", tc.reason, diff)

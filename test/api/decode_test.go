@@ -146,7 +146,7 @@ template:
 	fullStatus = `
 observedGeneration: 1
 conditions: [{type: Ready, status: "True", reason: Valid, message: a, observedGeneration: 1, lastTransitionTime: "2026-01-02T03:04:05Z"}]
-resolvedTargets: [a.pods/v1]
+resolvedTargets: [Pod shop/a]
 resolvedTargetCount: 1
 nextScheduledEvaluation: "2026-01-02T03:04:05Z"
 lastEvaluation:

@@ -542,11 +542,11 @@ func TestWhatIsOver(t *testing.T) {
 		pending[p.Key] = true
 	}
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system", operator.Namespace, scenes["kube-janitor"].stays[1].GetNamespace()} {
-		if pending[name+".namespaces/v1"] {
+		if pending["Namespace "+name] {
 			t.Errorf("empty-namespaces waits for namespace %s", name)
 		}
 	}
-	if !pending["janitor-stays.namespaces/v1"] {
+	if !pending["Namespace janitor-stays"] {
 		t.Errorf("empty-namespaces does not wait for janitor-stays, which is empty, but for %v", pending)
 	}
 }

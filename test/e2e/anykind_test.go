@@ -187,7 +187,7 @@ func TestAnyKindSkipsWhatTheServiceAccountMayNotClean(t *testing.T) {
 		if err := l.Get(l.ctx, client.ObjectKey{Name: cc.Name}, c); err != nil {
 			return err.Error()
 		}
-		reason := fmt.Sprintf("ServiceAccount \"%s/%s\" is not allowed to delete", l.ns, tenant)
+		reason := fmt.Sprintf("ServiceAccount %s/%s is not allowed to delete", l.ns, tenant)
 		if s := c.Status.SkippedKinds; s == nil || !slices.ContainsFunc(s.Kinds, func(k v1alpha1.SkippedKind) bool {
 			return k.Kind == "secrets" && strings.Contains(k.Reason, reason)
 		}) {

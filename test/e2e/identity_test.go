@@ -142,7 +142,7 @@ func TestWhatTheServiceAccountMayNotReadIsNotShownToExpressions(t *testing.T) {
 	l.configMap("evidence", nil, map[string]string{"state": "old"})
 	l.apply(asTenant(""))
 	c := l.says("c", v1alpha1.ConditionTargetsResolved, v1alpha1.ReasonAccessDenied)
-	if got, want := message(c, v1alpha1.ConditionTargetsResolved), `ServiceAccount "`+l.ns+`/tenant" is not allowed to list and watch configmaps "evidence" in namespace "`+l.ns+`"`; !strings.Contains(got, want) {
+	if got, want := message(c, v1alpha1.ConditionTargetsResolved), `ServiceAccount `+l.ns+`/tenant is not allowed to list and watch configmaps "evidence" in namespace "`+l.ns+`"`; !strings.Contains(got, want) {
 		t.Errorf("the status says %q, want %q in it", got, want)
 	}
 	if n := len(l.trail.deletes()); n > 0 {
@@ -162,7 +162,7 @@ func TestADeletedServiceAccountDeletesNothing(t *testing.T) {
 	l.configMap("evidence", nil, map[string]string{"state": "old"})
 	l.apply(asTenant(""))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonAccessDenied)
-	if got, want := message(c, v1alpha1.ConditionReady), `ServiceAccount "`+l.ns+`/tenant" does not exist`; !strings.Contains(got, want) {
+	if got, want := message(c, v1alpha1.ConditionReady), `ServiceAccount `+l.ns+`/tenant does not exist`; !strings.Contains(got, want) {
 		t.Errorf("the status says %q, want %q in it", got, want)
 	}
 	if n := len(l.trail.deletes()); n > 0 {

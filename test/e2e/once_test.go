@@ -68,7 +68,7 @@ status: {conditions: [{type: Active, status: "True", lastTransitionTime: "2020-0
     delete: true
   conditions: ['revisions.items.all(r, r.status.conditions.exists(c, c.type == "Active" && c.status == "False"))']`))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
-	if got, want := strings.Join(c.Status.ResolvedTargets, " "), "rev.revisions.serving.knative.dev/v1"; got != want {
+	if got, want := strings.Join(c.Status.ResolvedTargets, " "), "Revision "+c.Namespace+"/rev"; got != want {
 		t.Errorf("resolvedTargets is %q, want %q", got, want)
 	}
 	rev := revision(l, "rev")
@@ -333,7 +333,7 @@ func TestDryRunDeletesNothing(t *testing.T) {
   ttl: 0s
   targets:`+target))
 	c := l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonDryRun)
-	if len(c.Status.LastActions) != 1 || c.Status.LastActions[0].Object != "evidence.configmaps/v1" || c.Status.LastActions[0].Result != "would be deleted" {
+	if len(c.Status.LastActions) != 1 || c.Status.LastActions[0].Object != "ConfigMap "+c.Namespace+"/evidence" || c.Status.LastActions[0].Result != "would be deleted" {
 		t.Errorf("lastActions is %+v", c.Status.LastActions)
 	}
 	if len(c.Finalizers) > 0 || c.Status.Run != nil {
@@ -345,7 +345,7 @@ func TestDryRunDeletesNothing(t *testing.T) {
 			return err.Error()
 		}
 		for i := range list.Items {
-			if list.Items[i].Reason == "DryRun" && list.Items[i].Note == "targets.evidence: would delete 1: evidence.configmaps/v1" {
+			if list.Items[i].Reason == "DryRun" && list.Items[i].Note == "targets.evidence: would delete 1: ConfigMap "+c.Namespace+"/evidence" {
 				return ""
 			}
 		}

@@ -176,7 +176,7 @@ func TestWhatIsDeletedIsMadeAnewEachTime(t *testing.T) {
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonRecreationLoop)
-	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "loop.configmaps/v1") {
+	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "ConfigMap "+c.Namespace+"/loop") {
 		t.Errorf("the message does not name the object: %q", got)
 	}
 	l.eventually("it is tried more and more rarely", func() string {
@@ -241,7 +241,7 @@ func TestWhatWasWithheldFromARunIsTold(t *testing.T) {
 	s.Otherwise(sink.Answer{})
 	l.adds(s, map[v1alpha1.Outcome]int64{v1alpha1.OutcomeDeleted: 3})
 	for _, e := range s.Events() {
-		if e.Type != "dev.vtex.cleaner.partial.v1" || !strings.Contains(string(e.Data), "protected.configmaps/v1") {
+		if e.Type != "dev.vtex.cleaner.partial.v1" || !strings.Contains(string(e.Data), "ConfigMap "+l.ns+"/protected") {
 			t.Errorf("the sink was told %s %s", e.Type, e.Data)
 		}
 	}
@@ -348,7 +348,7 @@ func TestEventsBecomeASeries(t *testing.T) {
 				return fmt.Sprintf("there are %d", len(said))
 			}
 			e := said[0]
-			if e.Regarding.Name != "c" || e.Regarding.Kind != "Cleaner" || !strings.Contains(e.Note, "deleted 1: a.configmaps/v1") {
+			if e.Regarding.Name != "c" || e.Regarding.Kind != "Cleaner" || !strings.Contains(e.Note, "deleted 1: ConfigMap "+l.ns+"/a") {
 				return fmt.Sprintf("it is %+v", e)
 			}
 			if once := e.Series == nil; once != (times == 1) || !once && e.Series.Count != times {
@@ -373,7 +373,7 @@ func TestEventsOfAClusterCleaner(t *testing.T) {
 		if err != nil {
 			return err.Error()
 		}
-		if _, events, ok := strings.Cut(string(text), "\nEvents:"); !ok || !strings.Contains(events, "Deleted") || !strings.Contains(events, l.ns+"/a.configmaps/v1") {
+		if _, events, ok := strings.Cut(string(text), "\nEvents:"); !ok || !strings.Contains(events, "Deleted") || !strings.Contains(events, "ConfigMap "+l.ns+"/a") {
 			return string(text)
 		}
 		return ""

@@ -192,7 +192,7 @@ func TestATargetThatChangesAllTheTime(t *testing.T) {
     includeWhenEvaluating: %s
     delete: true`, included)))
 			c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonTargetUnstable)
-			if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "evidence.configmaps/v1") {
+			if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "ConfigMap "+c.Namespace+"/evidence") {
 				t.Errorf("the message does not name the object: %q", got)
 			}
 			l.bystander()

@@ -391,7 +391,7 @@ func TestAClusterCleaner(t *testing.T) {
 		if a := cc.Status.LastActions; len(a) != 2 || !strings.HasPrefix(a[0].Object, l.ns+"/") {
 			return fmt.Sprintf("lastActions is %+v", a)
 		}
-		if got := cc.Status.ResolvedTargets; !slices.Equal(got, []string{l.ns + "/stays.configmaps/v1"}) {
+		if got := cc.Status.ResolvedTargets; !slices.Equal(got, []string{"ConfigMap " + l.ns + "/stays"}) {
 			return fmt.Sprintf("resolvedTargets is %v", got)
 		}
 		return ""

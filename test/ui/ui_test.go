@@ -147,7 +147,7 @@ func (l *lab) setReady(status, reason, message string) {
 	l.t.Helper()
 	body := fmt.Sprintf(`{"status": {"observedGeneration": 1, "nextScheduledEvaluation": "2030-01-01T00:00:00Z", "counters": {"acted": 41},
 		"conditions": [{"type": "Ready", "status": %q, "reason": %q, "message": %q, "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-		"lastActions": [{"object": "gone.configmaps/v1", "rule": "settings", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}]}}`, status, reason, message)
+		"lastActions": [{"object": "ConfigMap default/gone", "rule": "settings", "action": "delete", "time": "2026-01-01T00:00:00Z", "result": "deleted"}]}}`, status, reason, message)
 	if _, err := l.cleaners().Patch(l.t.Context(), "preview", types.MergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
 		l.t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestPages(t *testing.T) {
 		b.open("/cleaners/team/preview")
 		b.has("heading", "team / preview")
 		b.has("navigation", "Cleaner team/preview")
-		b.has("rowheader", "gone.configmaps/v1")
+		b.has("rowheader", "ConfigMap default/gone")
 		b.reads("ConfigMap with labels app=web", "41 actions", "2030-01-01 01:00:00 CET", "deleted")
 		b.press("link", "Spec")
 		b.has("region", "The spec as YAML")

@@ -322,7 +322,7 @@ func TestAnImpersonatedAccountIsTheOneThatIsThere(t *testing.T) {
 	e.grant(t, ns, "bot", rbacv1.Subject{Kind: rbacv1.UserKind, Name: name}, configMapEditor()...)
 	as, _ := e.as(t, name)
 	u := cleaner(t, ns, "c", fmt.Sprintf(waiting, "x"))
-	if err := as.Create(t.Context(), u.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `there is no ServiceAccount "bot"`) {
+	if err := as.Create(t.Context(), u.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "there is no ServiceAccount "+ns+"/bot") {
 		t.Errorf("an account that is not there writes: %v", err)
 	}
 	if err := e.Create(t.Context(), bot); err != nil {

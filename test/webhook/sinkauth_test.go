@@ -279,7 +279,7 @@ func TestSinkAuthWaits(t *testing.T) {
 		}
 	}
 	name("absent")
-	g.waits(fmt.Sprintf(`cannot find Secret "absent" in namespace %q`, g.ns))
+	g.waits(fmt.Sprintf("cannot find Secret %s/absent", g.ns))
 	if n := len(g.sink.Events()); n != 0 {
 		t.Errorf("the sink got %d requests", n)
 	}

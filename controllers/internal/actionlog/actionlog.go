@@ -317,7 +317,7 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 			kinds = append(kinds, k)
 			first[k] = s.Reason
 		}
-		names[k] = append(names[k], s.Shown(p.of.Draft.GetNamespace()))
+		names[k] = append(names[k], s.DescribeObject())
 	}
 	for _, k := range kinds {
 		w := wordsOf(k.verb)
@@ -337,13 +337,13 @@ func (p *Journal) tellAs(steps []plan.Step, dryRun bool) {
 func (p *Journal) TellLoop(s *plan.Step) {
 	w := wordsOf(s.Verb)
 	p.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecreationLoop, w.action, "%s: %s is recreated every time it is %s; the operator backs off",
-		s.Rule, s.Object.Ref.NameFor(p.of.Draft.GetNamespace()), w.result)
+		s.Rule, s.Object.String(), w.result)
 }
 
 // NewAction says what came of a step.
 func (p *Journal) NewAction(s *plan.Step, result string) v1alpha1.Action {
 	return v1alpha1.Action{
-		Object: s.Shown(p.of.Draft.GetNamespace()), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
+		Object: s.DescribeObject(), UID: string(s.Object.UID), Rule: s.Rule, Action: string(s.Verb),
 		Time: AtSecond(p.To.Clock), Result: sanitize.CleanText(result),
 	}
 }
@@ -411,7 +411,7 @@ func (p *Journal) TellOutcome(s *plan.Step, a life.Answer, at Moments) {
 func (p *Journal) TellTerminating(run *v1alpha1.Run, rows []life.Entry) {
 	for i, o := range run.Outcomes {
 		if o.Outcome == v1alpha1.OutcomeTerminating && i < len(rows) {
-			p.NoteEvent(corev1.EventTypeWarning, v1alpha1.EventReasonStillTerminating, "Settle", "%s still has finalizers: %s", o.Row, strings.Join(rows[i].Finalizers, ", "))
+			p.NoteEvent(corev1.EventTypeWarning, v1alpha1.EventReasonStillTerminating, "Settle", "%s still has finalizers: %s", rows[i].NameObject(o.Row), strings.Join(rows[i].Finalizers, ", "))
 		}
 	}
 }

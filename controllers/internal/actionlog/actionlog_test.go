@@ -64,7 +64,7 @@ func newTestJournal(t *testing.T, lifecycle v1alpha1.Lifecycle) (*Journal, *ear,
 // deletePod is a step.
 func deletePod(name string) plan.Step {
 	return plan.Step{Rule: "done", Verb: plan.VerbDelete, Reason: "it is done", Object: observed.Object{Ref: observed.Ref{
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespace: "shop", Name: name, UID: types.UID("uid-" + name),
 	}}}
 }
 
@@ -118,7 +118,7 @@ func TestTellOutcome(t *testing.T) {
 			for _, a := range j.mem.Actions {
 				shown = append(shown, a.Object+" "+a.Action+": "+a.Result)
 			}
-			want := slices.Repeat([]string{"a.pods/v1 delete: " + tc.action}, 2)
+			want := slices.Repeat([]string{"Pod shop/a delete: " + tc.action}, 2)
 			if tc.failed > 0 {
 				want = want[:1]
 			} else if tc.action == "" {
@@ -164,10 +164,10 @@ func TestTellSteps(t *testing.T) {
 	j.RecordEvents()
 	j.RecordEvents() // they are recorded once
 	want := []string{
-		"c Normal Deleted Delete: done: deleted 6: a.pods/v1, b.pods/v1, c.pods/v1, d.pods/v1, e.pods/v1, … (it is done)",
-		"c Normal Reported Report: old: reported 1: g.pods/v1",
-		"c Normal DryRun Delete: done: would delete 1: a.pods/v1 (it is done)",
-		"c Warning RecreationLoop Delete: done: a.pods/v1 is recreated every time it is deleted; the operator backs off",
+		"c Normal Deleted Delete: done: deleted 6: Pod shop/a, Pod shop/b, Pod shop/c, Pod shop/d, Pod shop/e, … (it is done)",
+		"c Normal Reported Report: old: reported 1: Pod shop/g",
+		"c Normal DryRun Delete: done: would delete 1: Pod shop/a (it is done)",
+		"c Warning RecreationLoop Delete: done: Pod shop/a is recreated every time it is deleted; the operator backs off",
 	}
 	if !slices.Equal(to.heard, want) {
 		t.Errorf("it says %q", to.heard)
@@ -250,8 +250,8 @@ func TestTellFinalizers(t *testing.T) {
 	j.TellDryRun([]plan.Step{step})
 	j.RecordEvents()
 	want := []string{
-		"c Normal FinalizerRemoved RemoveFinalizer: done: removed a finalizer from 1: a.pods/v1",
-		"c Normal DryRun RemoveFinalizer: done: would remove a finalizer from 1: a.pods/v1",
+		"c Normal FinalizerRemoved RemoveFinalizer: done: removed a finalizer from 1: Pod shop/a",
+		"c Normal DryRun RemoveFinalizer: done: would remove a finalizer from 1: Pod shop/a",
 	}
 	if !slices.Equal(to.heard, want) {
 		t.Errorf("it says %q", to.heard)
@@ -280,11 +280,11 @@ func TestTellRuns(t *testing.T) {
 	done := &v1alpha1.Run{Number: 3, FinishedAt: new(metav1.NewTime(now)), Result: v1alpha1.ResultCompleted, Counts: []v1alpha1.Count{{Count: 2, Resource: "pods", Outcome: v1alpha1.OutcomeDeleted}}}
 	left := &v1alpha1.Run{
 		Number: 4, Result: v1alpha1.ResultPartial, Message: "the rest stays", Helm: &v1alpha1.HelmRelease{Name: "r", Outcome: v1alpha1.OutcomeUnknown},
-		Outcomes: []v1alpha1.RowOutcome{{Row: "pods/v1 shop/a", Outcome: v1alpha1.OutcomeTerminating}},
+		Outcomes: []v1alpha1.RowOutcome{{Row: "targets.pods pods/v1 shop/a uid-a 1", Outcome: v1alpha1.OutcomeTerminating}},
 	}
 	j, to, _ := newTestJournal(t, v1alpha1.LifecycleOnce)
 	j.TellRun(t.Context(), done)
-	j.TellTerminating(left, []life.Entry{{Finalizers: []string{"example.com/x"}}})
+	j.TellTerminating(left, []life.Entry{{Kind: "Pod", Finalizers: []string{"example.com/x"}}})
 	j.TellFinished(left)
 	j.TellFinished(&v1alpha1.Run{Number: 5, Result: v1alpha1.ResultCompleted})
 	j.of.Draft.State().Run = done
@@ -292,7 +292,7 @@ func TestTellRuns(t *testing.T) {
 	j.RecordEvents()
 	want := []string{
 		"c Normal Completed Finish: run 3: 2 pods deleted",
-		"c Warning StillTerminating Settle: pods/v1 shop/a still has finalizers: example.com/x",
+		"c Warning StillTerminating Settle: Pod shop/a still has finalizers: example.com/x",
 		"c Warning Partial Finish: run 4: release r unknown (the rest stays)",
 		"c Normal Completed Finish: run 5: there was nothing to delete",
 		"c Warning NotDelivered Deliver: the event of run 3 was not delivered before the Cleaner was deleted: 2 pods deleted",
@@ -456,7 +456,7 @@ func TestSendReport(t *testing.T) {
 			if !tc.err(err) || j.mem.Unwritable != (tc.refuses > 0) {
 				t.Errorf("got %v", err)
 			}
-			if got := j.latestActions(); len(got) != tc.shown || got[0].Object != "a.pods/v1" {
+			if got := j.latestActions(); len(got) != tc.shown || got[0].Object != "Pod shop/a" {
 				t.Errorf("the status is to show %v", got)
 			}
 			stored := &v1alpha1.Cleaner{}

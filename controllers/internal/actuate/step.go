@@ -175,6 +175,7 @@ func newOutcome(step *plan.Step, r *request, answered *unstructured.Unstructured
 		return out
 	}
 	now := snapshot.FromUnstructured(step.Object.Resource, answered)
+	now.Kind = step.Object.Kind
 	if r.metadataOnly {
 		now.Value, now.Assembled = withMetadata(step.Object.Value, now.Value["metadata"]), true
 	}
@@ -259,7 +260,7 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 		return out
 	default:
 		out.Sight = life.Sight{
-			UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Terminating: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(),
+			Kind: ref.Kind, UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(), Terminating: u.GetDeletionTimestamp() != nil, Finalizers: u.GetFinalizers(),
 		}
 	}
 	if out.Sight.Missing || out.Sight.UID != ref.UID {
@@ -270,6 +271,7 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
 	now := snapshot.FromUnstructured(ref.Resource, u)
+	now.Kind = ref.Kind
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):

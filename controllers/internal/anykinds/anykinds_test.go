@@ -146,11 +146,11 @@ func TestFindKinds(t *testing.T) {
 		"ByAliceAll": {change: func(c *cluster) { c.allowed["alice delete *"] = true }, subjects: subjects("shop", byAlice), query: query("shop"), // each kind is asked about
 			want: []string{"not configmaps: the author is not allowed to delete", "not secrets: the author is not allowed to delete"}},
 		"AsAccount": {change: func(c *cluster) { c.allowed["system:serviceaccount:shop:tenant delete configmaps"] = true }, subjects: subjects("shop", asAccount), query: query("shop"),
-			want: []string{"configmaps", `not secrets: ServiceAccount "shop/tenant" is not allowed to delete`}},
+			want: []string{"configmaps", `not secrets: ServiceAccount shop/tenant is not allowed to delete`}},
 		"ByAliceAsAccount": {change: func(c *cluster) {
 			c.allowed["alice delete secrets"], c.allowed["system:serviceaccount:shop:tenant delete configmaps"] = true, true
 		}, subjects: subjects("shop", byAlice, asAccount), query: query("shop"),
-			want: []string{"not configmaps: the author is not allowed to delete", `not secrets: ServiceAccount "shop/tenant" is not allowed to delete`}},
+			want: []string{"not configmaps: the author is not allowed to delete", `not secrets: ServiceAccount shop/tenant is not allowed to delete`}},
 		"OperatorMayNot": {change: func(c *cluster) { c.own[0].Resources = []string{"secrets"} }, subjects: subjects("shop"), query: query("shop"),
 			want: []string{"secrets", "not configmaps: the operator is not allowed to list and watch and delete"}},
 		"GroupUnknown": {change: func(c *cluster) {

@@ -36,7 +36,7 @@ func FilterOf(q *snapshot.Query) Filter {
 // that the filter does not select is LeftOut.
 func (f Filter) NewObject(gvr schema.GroupVersionResource, kind string, obj any, reads *snapshot.Reads) (*Object, error) {
 	if !f.ofAnyKind {
-		return NewObject(gvr, obj, reads)
+		return NewObject(gvr, kind, obj, reads)
 	}
 	if made, ok := obj.(*Object); ok {
 		return made, nil
@@ -46,7 +46,7 @@ func (f Filter) NewObject(gvr schema.GroupVersionResource, kind string, obj any,
 		return nil, fmt.Errorf("cannot read a %T as the metadata of %s", obj, observed.ResourceName(gvr))
 	}
 	if !f.selects(m) {
-		return &Object{LeftOut: true, Object: observed.Object{Ref: snapshot.FromMetadata(gvr, m).Ref}}, nil
+		return &Object{LeftOut: true, Object: observed.Object{Ref: snapshot.FromMetadata(gvr, kind, m).Ref}}, nil
 	}
 	o, err := ConvertMetadata(gvr, kind, m)
 	o.Annotations, o.Content = f.Annotations, contents.Add(1)
@@ -70,12 +70,12 @@ func (f Filter) selects(m *metav1.PartialObjectMetadata) bool {
 
 // ConvertMetadata returns an object whose Value has apiVersion, kind and metadata alone.
 func ConvertMetadata(gvr schema.GroupVersionResource, kind string, m *metav1.PartialObjectMetadata) (observed.Object, error) {
-	o := snapshot.FromMetadata(gvr, m)
+	o := snapshot.FromMetadata(gvr, kind, m)
 	slim := metav1.PartialObjectMetadata{ObjectMeta: m.ObjectMeta}
 	slim.ManagedFields = nil
 	value, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&slim)
 	if err != nil {
-		return observed.Object{}, newUnreadableError(gvr.GroupResource(), m.Namespace, m.Name, err)
+		return observed.Object{}, newUnreadableError(o.Ref, err)
 	}
 	o.Value = value
 	o.Value["apiVersion"], o.Value["kind"] = gvr.GroupVersion().String(), kind

@@ -94,7 +94,7 @@ func TestQueryMatchesByAnnotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := NewObject(ofConfigMaps, annotated("x"), nil)
+	plain, err := NewObject(ofConfigMaps, "ConfigMap", annotated("x"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestAnObjectKeepsWhatIsRead(t *testing.T) {
 		"JSON": &unstructured.Unstructured{Object: protectedPod()}, "Protobuf": watchedPod(func() (map[string]any, error) { return protectedPod(), nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := NewObject(pods, obj, phaseOnly())
+			o, err := NewObject(pods, "Pod", obj, phaseOnly())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestAnObjectKeepsWhatIsRead(t *testing.T) {
 			if o.LoadValue != nil || o.Large || !o.IsWhole() {
 				t.Errorf("it is loaded later: %t, large: %t, whole: %t", o.LoadValue != nil, o.Large, o.IsWhole())
 			}
-			if again, err := NewObject(pods, o, nil); err != nil || again != o {
+			if again, err := NewObject(pods, "Pod", o, nil); err != nil || again != o {
 				t.Errorf("what is made is made again: %v, %v", again, err)
 			}
 		})
@@ -80,14 +80,14 @@ func TestAnObjectKeepsWhatIsRead(t *testing.T) {
 // Where all is read, an object of a watch stays as it came until somebody looks.
 func TestAnObjectOfWhichAllIsRead(t *testing.T) {
 	loaded := 0
-	o, err := NewObject(pods, watchedPod(func() (map[string]any, error) { loaded++; return protectedPod(), nil }), nil)
+	o, err := NewObject(pods, "Pod", watchedPod(func() (map[string]any, error) { loaded++; return protectedPod(), nil }), nil)
 	if err != nil || loaded > 0 || !o.Large {
 		t.Fatalf("error %v, loaded %d times, large is %t", err, loaded, o.Large)
 	}
 	if whole, err := o.ReadWhole(); err != nil || !cmp.Equal(whole.Value, protectedPod()) {
 		t.Errorf("got %v, %v", whole.Value, err)
 	}
-	text, err := NewObject(pods, &unstructured.Unstructured{Object: protectedPod()}, nil)
+	text, err := NewObject(pods, "Pod", &unstructured.Unstructured{Object: protectedPod()}, nil)
 	if err != nil || !cmp.Equal(text.Value, protectedPod()) || !text.Large {
 		t.Errorf("got %v, %v, large is %t", text.Value, err, text.Large)
 	}
@@ -95,17 +95,17 @@ func TestAnObjectOfWhichAllIsRead(t *testing.T) {
 
 // What cannot be read is an error for those who need more than metadata, and only for them.
 func TestAnObjectThatCannotBeKept(t *testing.T) {
-	o, err := NewObject(pods, watchedPod(func() (map[string]any, error) { return nil, errors.New("no such thing") }), phaseOnly())
+	o, err := NewObject(pods, "Pod", watchedPod(func() (map[string]any, error) { return nil, errors.New("no such thing") }), phaseOnly())
 	if err != nil || o.Labels["app"] != "web" || o.Value != nil || !o.IsWhole() {
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	if _, err := o.ReadWhole(); err == nil || !strings.HasSuffix(err.Error(), "no such thing") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := NewObject(pods, "text", phaseOnly()); err == nil {
+	if _, err := NewObject(pods, "Pod", "text", phaseOnly()); err == nil {
 		t.Error("a text became an object")
 	}
-	metadata, err := NewObject(pods, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, phaseOnly())
+	metadata, err := NewObject(pods, "Pod", &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "p"}}, phaseOnly())
 	if err != nil || metadata.Value != nil || metadata.IsWhole() {
 		t.Errorf("of metadata, %v is kept: %v", metadata.Value, err)
 	}

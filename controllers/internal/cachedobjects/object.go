@@ -95,14 +95,14 @@ func (o *Object) ReadWhole() (observed.Object, error) {
 	}
 	var err error
 	if out.Value, err = o.LoadValue(); err != nil {
-		return observed.Object{}, newUnreadableError(o.Resource.GroupResource(), o.Namespace, o.Name, err)
+		return observed.Object{}, newUnreadableError(o.Ref, err)
 	}
 	return out, nil
 }
 
 // newUnreadableError returns an error that names the object.
-func newUnreadableError(resource schema.GroupResource, namespace, name string, err error) error {
-	return fmt.Errorf("cannot read %s: %w", snapshot.DescribeScope(resource, namespace != "", namespace, name), err)
+func newUnreadableError(ref observed.Ref, err error) error {
+	return fmt.Errorf("cannot read %s: %w", ref, err)
 }
 
 // MatchesQuery reports whether a query of the object's resource selects it. An object whose fields cannot be read matches, so that the
@@ -122,11 +122,11 @@ func (o *Object) MatchesQuery(q *snapshot.Query, namespaced bool, f snapshot.Fie
 
 // NewObject turns a client's object into what an informer holds: of its content, what reads say. Its content has a number of its own. One that
 // it has made already it returns.
-func NewObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) (*Object, error) {
+func NewObject(gvr schema.GroupVersionResource, kind string, obj any, reads *snapshot.Reads) (*Object, error) {
 	if made, ok := obj.(*Object); ok {
 		return made, nil
 	}
-	o, err := newObject(gvr, obj, reads)
+	o, err := newObject(gvr, kind, obj, reads)
 	o.Content = contents.Add(1)
 	return o, err
 }
@@ -134,18 +134,18 @@ func NewObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) 
 // contents counts the contents of objects of this process.
 var contents atomic.Uint64 //nolint:gochecknoglobals // a number must never come again, whoever asks
 
-func newObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) (*Object, error) {
+func newObject(gvr schema.GroupVersionResource, kind string, obj any, reads *snapshot.Reads) (*Object, error) {
 	switch o := obj.(type) {
 	case *wire.Object:
-		return newWatched(gvr, o, reads), nil
+		return newWatched(gvr, kind, o, reads), nil
 	case *unstructured.Unstructured:
 		if problem := wire.UnreadReason(o); problem != nil { // an error for callers that need more than metadata
 			known := snapshot.FromUnstructured(gvr, o)
-			known.Value = nil
+			known.Kind, known.Value = kind, nil
 			return &Object{Object: known, LoadValue: func() (map[string]any, error) { return nil, problem }}, nil //nolint:nilerr // ReadWhole returns it
 		}
 	}
-	o, err := ConvertObject(gvr, obj)
+	o, err := ConvertObject(gvr, kind, obj)
 	if o.Value != nil {
 		o.Value = reads.Projection().ApplyToMap(o.Value)
 	}
@@ -153,8 +153,8 @@ func newObject(gvr schema.GroupVersionResource, obj any, reads *snapshot.Reads) 
 }
 
 // newWatched is NewObject for an object of a watch. If less than all is kept of it, that is done at once: all would take more.
-func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot.Reads) *Object {
-	out := &Object{Object: snapshot.FromMetadata(gvr, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes, Bytes: o.Size}
+func newWatched(gvr schema.GroupVersionResource, kind string, o *wire.Object, reads *snapshot.Reads) *Object {
+	out := &Object{Object: snapshot.FromMetadata(gvr, kind, &o.PartialObjectMetadata), LoadValue: o.Content, Large: o.Size > fewBytes, Bytes: o.Size}
 	if reads == nil {
 		return out
 	}
@@ -168,15 +168,17 @@ func newWatched(gvr schema.GroupVersionResource, o *wire.Object, reads *snapshot
 }
 
 // ConvertObject converts a client's object. An object that is not complete is an error.
-func ConvertObject(gvr schema.GroupVersionResource, obj any) (observed.Object, error) {
+func ConvertObject(gvr schema.GroupVersionResource, kind string, obj any) (observed.Object, error) {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
 		if err := wire.UnreadReason(o); err != nil {
-			return observed.Object{}, newUnreadableError(gvr.GroupResource(), o.GetNamespace(), o.GetName(), err)
+			return observed.Object{}, newUnreadableError(observed.Ref{Resource: gvr, Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}, err)
 		}
-		return snapshot.FromUnstructured(gvr, o), nil
+		whole := snapshot.FromUnstructured(gvr, o)
+		whole.Kind = kind // which all objects of the kind share
+		return whole, nil
 	case *metav1.PartialObjectMetadata:
-		return snapshot.FromMetadata(gvr, o), nil
+		return snapshot.FromMetadata(gvr, kind, o), nil
 	default:
 		return observed.Object{}, fmt.Errorf("cannot read a %T as %s", obj, observed.ResourceName(gvr))
 	}

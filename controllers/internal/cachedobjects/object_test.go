@@ -23,7 +23,7 @@ import (
 
 func TestLargeObjects(t *testing.T) {
 	for _, size := range []int{fewBytes, fewBytes + 1} {
-		o, err := NewObject(pods, &wire.Object{Size: size}, nil)
+		o, err := NewObject(pods, "Pod", &wire.Object{Size: size}, nil)
 		if err != nil || o.Large != (size > fewBytes) {
 			t.Errorf("of %d bytes: large is %t, error %v", size, o.Large, err)
 		}
@@ -81,7 +81,7 @@ func TestContentThatCannotBeLoaded(t *testing.T) {
 		t.Error("it does not match")
 	}
 	_, err := o.ReadWhole()
-	if want := `cannot read pods "p" in namespace "a": no such thing`; err == nil || err.Error() != want {
+	if want := "cannot read pods a/p: no such thing"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -120,7 +120,7 @@ func TestConvertObject(t *testing.T) {
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "p", ManagedFields: []metav1.ManagedFieldsEntry{{}}}}
 	whole := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "p", "namespace": "a", "managedFields": []any{}}, "spec": map[string]any{}}}
 	for _, o := range []any{meta, whole} {
-		got, err := ConvertObject(pods, o)
+		got, err := ConvertObject(pods, "Pod", o)
 		if err != nil || got.Name != "p" || got.Namespace != "a" || (got.Value != nil) != (o == any(whole)) {
 			t.Errorf("%T: got %+v, %v", o, got, err)
 		}
@@ -128,7 +128,7 @@ func TestConvertObject(t *testing.T) {
 			t.Error("managedFields are kept")
 		}
 	}
-	if _, err := ConvertObject(pods, "text"); err == nil {
+	if _, err := ConvertObject(pods, "Pod", "text"); err == nil {
 		t.Error("a text became an object")
 	}
 }
@@ -154,7 +154,7 @@ func TestLabelsTakeTimesTheirText(t *testing.T) {
 		if err := json.Unmarshal(text, o); err != nil {
 			t.Fatal(err)
 		}
-		made, err := NewObject(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, o, nil)
+		made, err := NewObject(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", o, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,16 +90,16 @@ func valueOf(seen observed.Target, namespace string, ref v1alpha1.SecretKeyRefer
 	case seen.State != observed.Complete:
 		return nil, errors.New(seen.Detail)
 	case len(seen.Objects) == 0:
-		return nil, fmt.Errorf("cannot find Secret %q in namespace %q", ref.Name, namespace)
+		return nil, fmt.Errorf("cannot find Secret %s/%s", namespace, ref.Name)
 	}
 	data, _ := seen.Objects[0].Value["data"].(map[string]any)
 	text, ok := data[ref.Key].(string)
 	if !ok {
-		return nil, fmt.Errorf("cannot find key %q in Secret %q in namespace %q", ref.Key, ref.Name, namespace)
+		return nil, fmt.Errorf("cannot find key %q in Secret %s/%s", ref.Key, namespace, ref.Name)
 	}
 	value, err := base64.StdEncoding.DecodeString(text)
 	if err != nil { // which may hold a part of it
-		return nil, fmt.Errorf("cannot decode key %q of Secret %q in namespace %q", ref.Key, ref.Name, namespace)
+		return nil, fmt.Errorf("cannot decode key %q of Secret %s/%s", ref.Key, namespace, ref.Name)
 	}
 	return value, nil
 }

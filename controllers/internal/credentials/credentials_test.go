@@ -89,10 +89,10 @@ func TestValueOf(t *testing.T) {
 		err  string
 	}{
 		"Value":     {seen: secret(map[string]any{"token": "czNjcmV0"}), want: "s3cret"},
-		"OtherKey":  {seen: secret(map[string]any{"other": "czNjcmV0"}), err: `cannot find key "token" in Secret "sink" in namespace "shop"`},
-		"NoData":    {seen: secret(nil), err: `cannot find key "token" in Secret "sink" in namespace "shop"`},
-		"NotBase64": {seen: secret(map[string]any{"token": "czNjcmV0!"}), err: `cannot decode key "token" of Secret "sink" in namespace "shop"`},
-		"Missing":   {seen: observed.Target{State: observed.Complete}, err: `cannot find Secret "sink" in namespace "shop"`},
+		"OtherKey":  {seen: secret(map[string]any{"other": "czNjcmV0"}), err: `cannot find key "token" in Secret shop/sink`},
+		"NoData":    {seen: secret(nil), err: `cannot find key "token" in Secret shop/sink`},
+		"NotBase64": {seen: secret(map[string]any{"token": "czNjcmV0!"}), err: `cannot decode key "token" of Secret shop/sink`},
+		"Missing":   {seen: observed.Target{State: observed.Complete}, err: `cannot find Secret shop/sink`},
 		"Forbidden": {seen: observed.Target{State: observed.Forbidden, Detail: "the operator may not"}, err: "the operator may not"},
 		"Unknown":   {seen: observed.Target{State: observed.Failed, Detail: "cannot get it", Objects: secret(map[string]any{"token": "czNjcmV0"}).Objects}, err: "cannot get it"},
 	} {

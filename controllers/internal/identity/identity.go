@@ -30,7 +30,7 @@ func (a Account) String() string {
 	if a.IsOperator() {
 		return "the operator"
 	}
-	return fmt.Sprintf("ServiceAccount %q", a.Namespace+"/"+a.Name)
+	return "ServiceAccount " + a.Namespace + "/" + a.Name
 }
 
 // userAndGroups is how the API server names the account, and the groups that it puts each ServiceAccount in.

@@ -154,7 +154,7 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 		}
 		return []observed.Object{o}, nil
 	}
-	o, err := cachedobjects.ConvertObject(res.GVR, obj)
+	o, err := cachedobjects.ConvertObject(res.GVR, res.Kind, obj)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 			}
 			return err
 		}
-		o, err := cachedobjects.ConvertObject(res.GVR, item)
+		o, err := cachedobjects.ConvertObject(res.GVR, res.Kind, item)
 		objects = append(objects, o)
 		return err
 	})

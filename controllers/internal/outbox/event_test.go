@@ -69,7 +69,7 @@ func TestRefOf(t *testing.T) {
 func TestEventGolden(t *testing.T) {
 	partial := finished(7)
 	partial.Result, partial.Message = v1alpha1.ResultPartial, "the spec was edited during the run: <stopped>"
-	partial.Withheld = []v1alpha1.Withheld{{Object: "default.serviceaccounts/v1", Because: "it is labelled as protected"}}
+	partial.Withheld = []v1alpha1.Withheld{{Object: "ServiceAccount shop/default", Because: "it is labelled as protected"}}
 	partial.Helm, partial.Outcomes = nil, partial.Outcomes[:1]
 	empty := finished(1)
 	empty.Helm, empty.Counts, empty.Outcomes = nil, nil, nil

@@ -28,7 +28,7 @@ func full() *Items {
 	o := observed.Object{Ref: observed.Ref{Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}}
 	step := plan.Step{Rule: "r", Keys: []string{"k"}, Object: o, Verb: plan.VerbPatch, Patch: &plan.Patch{Body: []byte("{}")}}
 	m.Holds = fortimers.Holds{"r": {Since: map[stringhash.Sum]fortimers.Hold{item.Sum(): {Since: epoch}}}}
-	m.Backoff.RecordFailure("uid-b", "forbidden", epoch)
+	m.Backoff.RecordFailure("uid-b", v1alpha1.ReasonDeletionRefused, "forbidden", epoch)
 	for range 5 {
 		m.Recreations.RecordDeletion(o.Place(), o.UID, epoch)
 	}

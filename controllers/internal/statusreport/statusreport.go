@@ -82,15 +82,15 @@ func (r Report) SetEvaluated(in plan.Input, d plan.Plan) {
 	} else {
 		r.RemoveConditions(v1alpha1.ConditionTripped)
 	}
-	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTooLarge}
+	stuck := []string{v1alpha1.ReasonAccessDenied, v1alpha1.ReasonAuthorLacksRights, v1alpha1.ReasonAuthorMissing, v1alpha1.ReasonClockSkewSuspected, v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop, v1alpha1.ReasonTooLarge}
 	reason, message := foremostTrouble(&d)
 	switch {
-	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason):
+	case d.Verdict == v1alpha1.VerdictBlocked, d.Verdict == v1alpha1.VerdictInvalid, slices.Contains(stuck, reason), plan.IsRefusal(reason):
 		r.setReady(metav1.ConditionFalse, reason, message)
 		r.setStalled(reason, message)
 	case d.Reason == v1alpha1.ReasonDryRun && d.Refused > 0:
-		r.setReady(metav1.ConditionFalse, v1alpha1.ReasonDeletionRefused, message)
-		r.setStalled(v1alpha1.ReasonDeletionRefused, message)
+		r.setReady(metav1.ConditionFalse, d.RefusedReason, message)
+		r.setStalled(d.RefusedReason, message)
 	case slices.Contains([]string{v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonKindNotServed, v1alpha1.ReasonReadFailed}, reason):
 		r.setReady(metav1.ConditionFalse, reason, message)
 		r.RemoveConditions(v1alpha1.ConditionStalled)
@@ -200,17 +200,31 @@ func (r runReport) describeRows(run *v1alpha1.Run, reason string) (message strin
 		e := &r.Run.Rows[i]
 		open := e.State == life.RowOpen
 		switch {
-		case reason == v1alpha1.ReasonDeletionRefused && open && e.Failed != "":
-			return fmt.Sprintf("Run %d: a deletion was refused and will be retried: %s", run.Number, sanitize.CleanText(e.Failed)), true
+		case open && e.Failed != "" && !e.Unstable && reason == e.FailedReason:
+			return fmt.Sprintf("Run %d: %s: %s", run.Number, describeFailure(reason), sanitize.CleanText(e.Failed)), true
 		case reason == v1alpha1.ReasonTargetUnstable && open && e.Unstable:
-			if row, err := plan.ParseRow(run.Rows[i]); err == nil {
-				return fmt.Sprintf("Run %d: %s keeps changing before the operator can delete it, because another client keeps writing to it; the operator will retry.", run.Number, row.Ref), true
-			}
+			return fmt.Sprintf("Run %d: %s keeps changing before the operator can act on it, because another client keeps writing to it; the operator will retry.", run.Number, e.NameObject(run.Rows[i])), true
 		case reason == v1alpha1.ReasonTerminating && len(e.Finalizers) > 0 && !e.Settled:
 			return fmt.Sprintf("Run %d is waiting for the finalizers of deleted objects: %s", run.Number, strings.Join(e.Finalizers, ", ")), false
 		}
 	}
 	return "", false
+}
+
+// describeFailure says what failed, of an object of a run.
+func describeFailure(reason string) string {
+	switch reason {
+	case v1alpha1.ReasonDeletionRefused:
+		return "a deletion was refused and will be retried"
+	case v1alpha1.ReasonEvictionRefused:
+		return "an eviction was refused and will be retried"
+	case v1alpha1.ReasonPatchRefused:
+		return "a patch was refused and will be retried"
+	case v1alpha1.ReasonEvaluationFailed:
+		return "an expression failed, and the operator will retry"
+	default:
+		return "an object cannot be read, and the operator will retry"
+	}
 }
 
 // describeRelease says what the release of a run waits for; empty if that is not the reason.
@@ -249,10 +263,10 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 		for n := range in.Snapshot[i].Objects {
 			st.ResolvedTargetCount++
 			if len(st.ResolvedTargets) < cachetrim.MaxResolved {
-				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].NameFor(r.Of.Draft.GetNamespace())))
+				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].String()))
 			}
 		}
-		if why, problem := plan.FindProblem(&r.Work.Targets[i], &in.Snapshot[i]); why != "" {
+		if why, problem := plan.FindProblem(&r.Work.Targets[i], &in.Snapshot[i], r.Of.Draft.GetNamespace()); why != "" {
 			if reason == "" {
 				reason = why
 			}
@@ -283,12 +297,7 @@ func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 
 // firstError says in words what went wrong with items.
 func firstError(errs []v1alpha1.ItemError) string {
-	e := errs[0]
-	about := fmt.Sprintf("rule %q", e.Rule)
-	if e.Key != "" {
-		about += fmt.Sprintf(", item %q", e.Key)
-	}
-	return sanitize.CleanText(fmt.Sprintf("Items with errors are skipped: %s: %s", about, e.Message))
+	return sanitize.CleanText("Items with errors are skipped: " + plan.DescribeItemError(&errs[0]))
 }
 
 // setPending says what rules wait for. A moment is announced in whole seconds, and not before it comes.

@@ -117,7 +117,7 @@ func TestConditionsOfAnEvaluation(t *testing.T) {
 			r := newTestReport(t, staying())
 			tc.d.Message = "why\nso"
 			in := plan.Input{Now: now, Snapshot: observed.Snapshot{{State: observed.Complete, Objects: []observed.Object{{Ref: observed.Ref{
-				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a",
+				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespace: "shop", Name: "a",
 			}}}}}}
 			r.SetEvaluated(in, tc.d)
 			if got := summarize(r); got != tc.want {
@@ -126,7 +126,7 @@ func TestConditionsOfAnEvaluation(t *testing.T) {
 			if e := r.draftStatus().LastEvaluation; e.Verdict != tc.d.Verdict || e.Message != "why so" || !e.Time.Time.Equal(now) {
 				t.Errorf("the last evaluation is %+v", e)
 			}
-			if tc.d.Reason != v1alpha1.ReasonWaitingForTTL && fmt.Sprint(r.draftStatus().ResolvedTargets) != "[a.pods/v1]" {
+			if tc.d.Reason != v1alpha1.ReasonWaitingForTTL && fmt.Sprint(r.draftStatus().ResolvedTargets) != "[Pod shop/a]" {
 				t.Errorf("the targets are %v", r.draftStatus().ResolvedTargets)
 			}
 		})
@@ -332,10 +332,18 @@ func TestProgress(t *testing.T) {
 		want   string
 		failed bool
 	}{
-		"Refused":     {v1alpha1.ReasonDeletionRefused, func(m *life.Memory) { m.Rows[1].Failed = "no\nno" }, "Run 3: a deletion was refused and will be retried: no no", true},
+		"Refused": {v1alpha1.ReasonDeletionRefused, func(m *life.Memory) {
+			m.Rows[1].Failed, m.Rows[1].FailedReason = "no\nno", v1alpha1.ReasonDeletionRefused
+		}, "Run 3: a deletion was refused and will be retried: no no", true},
+		"RefusedEviction": {v1alpha1.ReasonEvictionRefused, func(m *life.Memory) { m.Rows[1].Failed, m.Rows[1].FailedReason = "no", v1alpha1.ReasonEvictionRefused }, "Run 3: an eviction was refused and will be retried: no", true},
+		"RefusedPatch": {v1alpha1.ReasonPatchRefused, func(m *life.Memory) {
+			m.Rows[0].Failed, m.Rows[0].FailedReason = "gone", v1alpha1.ReasonReadFailed
+			m.Rows[1].Failed, m.Rows[1].FailedReason = "no", v1alpha1.ReasonPatchRefused
+		}, "Run 3: a patch was refused and will be retried: no", true},
+		"Unread":      {v1alpha1.ReasonReadFailed, func(m *life.Memory) { m.Rows[1].Failed, m.Rows[1].FailedReason = "no", v1alpha1.ReasonReadFailed }, "Run 3: an object cannot be read, and the operator will retry: no", true},
 		"RefusedOver": {v1alpha1.ReasonDeletionRefused, func(m *life.Memory) { m.Rows[1].Failed, m.Rows[1].State = "no", life.RowGone }, "Run 3 is in progress: 2 objects.", false},
-		"Unstable": {v1alpha1.ReasonTargetUnstable, func(m *life.Memory) { m.Rows[0].Unstable = true },
-			"Run 3: a.pods/v1 keeps changing before the operator can delete it, because another client keeps writing to it; the operator will retry.", true},
+		"Unstable": {v1alpha1.ReasonTargetUnstable, func(m *life.Memory) { m.Rows[0].Kind, m.Rows[0].Unstable = "Pod", true },
+			"Run 3: Pod shop/a keeps changing before the operator can act on it, because another client keeps writing to it; the operator will retry.", true},
 		"UnstableOver":   {v1alpha1.ReasonTargetUnstable, func(m *life.Memory) { m.Rows[0].Unstable, m.Rows[0].State = true, life.RowGone }, "Run 3 is in progress: 2 objects.", false},
 		"Unconfirmed":    {v1alpha1.ReasonUnconfirmed, func(m *life.Memory) { m.Failed = "why" }, "Run 3 will be retried: why", true},
 		"NotYet":         {v1alpha1.ReasonUnconfirmed, func(*life.Memory) {}, "Run 3 is in progress: 2 objects.", false},
@@ -411,8 +419,8 @@ func TestFirstError(t *testing.T) {
 		err  v1alpha1.ItemError
 		want string
 	}{
-		"Item": {v1alpha1.ItemError{Rule: "done", Key: "a", Message: "no such\nfield"}, `Items with errors are skipped: rule "done", item "a": no such field`},
-		"Rule": {v1alpha1.ItemError{Rule: "done", Message: "no such field"}, `Items with errors are skipped: rule "done": no such field`},
+		"Item": {v1alpha1.ItemError{Rule: "done", Key: "a", Field: "rules[0].when", Message: "no such\nfield"}, `Items with errors are skipped: rule "done", item "a": spec.rules[0].when: no such field`},
+		"Rule": {v1alpha1.ItemError{Rule: "done", Field: "rules[0].when", Message: "no such field"}, `Items with errors are skipped: rule "done": spec.rules[0].when: no such field`},
 	} {
 		if got := firstError([]v1alpha1.ItemError{tc.err}); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

@@ -206,7 +206,7 @@ func newCleanerWork() *v1alpha1.Work {
 
 // TestDescribeEnd shows what is said of how an uninstall ended.
 func TestDescribeEnd(t *testing.T) {
-	ref := observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: "1"}
+	ref := observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespace: "shop", Name: "a", UID: "1"}
 	for name, tc := range map[string]struct {
 		out  helm.Outcome
 		err  error
@@ -234,7 +234,7 @@ func TestDescribeEnd(t *testing.T) {
 			for _, a := range got.Actions {
 				said = append(said, a.Object+" "+a.Result)
 			}
-			if want := "[a.pods/v1 created for a hook a.pods/v1 deleted a.pods/v1 kept: it is kept]"; strings.ReplaceAll(fmt.Sprint(said), "shop/", "") != want {
+			if want := "[Pod shop/a created for a hook Pod shop/a deleted Pod shop/a kept: it is kept]"; fmt.Sprint(said) != want {
 				t.Errorf("deeds: %v", said)
 			}
 		})

@@ -23,7 +23,7 @@ func TestFailures(t *testing.T) {
 	}
 	var waited []time.Duration
 	for range 11 {
-		b.RecordFailure(uid, "no", now)
+		b.RecordFailure(uid, "Refused", "no", now)
 		e, waits := b.FindWait(uid, now)
 		if !waits || e.IsUnstable() {
 			t.Fatalf("got %+v", e)
@@ -54,12 +54,12 @@ func TestFailures(t *testing.T) {
 		if b[uid].IsUnstable() {
 			t.Errorf("it is unstable after %d conflicts", i)
 		}
-		b.RecordConflict(uid, 1, now)
+		b.RecordConflict(uid, "Refused", 1, now)
 	}
 	if !b[uid].IsUnstable() {
 		t.Error("it is not unstable")
 	}
-	b.RecordFailure(uid, "no", now)
+	b.RecordFailure(uid, "Refused", "no", now)
 	if b[uid].IsUnstable() {
 		t.Error("another failure is no conflict")
 	}
@@ -72,14 +72,14 @@ func TestFailures(t *testing.T) {
 // The first failure in a row is remembered.
 func TestFirstFailure(t *testing.T) {
 	f := Failures{}
-	f.RecordFailure("u", "no", born)
-	f.RecordConflict("u", 1, born.Add(time.Minute))
-	f.RecordFailure("u", "no", born.Add(time.Hour))
+	f.RecordFailure("u", "Refused", "no", born)
+	f.RecordConflict("u", "Refused", 1, born.Add(time.Minute))
+	f.RecordFailure("u", "Refused", "no", born.Add(time.Hour))
 	if got := f["u"].First; !got.Equal(born) {
 		t.Errorf("the first failure was at %s", got)
 	}
 	f.ForgetObject("u")
-	f.RecordFailure("u", "no", born.Add(3*time.Hour))
+	f.RecordFailure("u", "Refused", "no", born.Add(3*time.Hour))
 	if got := f["u"].First; !got.Equal(born.Add(3 * time.Hour)) {
 		t.Errorf("the first failure after it was at %s", got)
 	}
@@ -134,7 +134,7 @@ func TestRecreations(t *testing.T) {
 func TestPostpone(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{0: time.Second, time.Minute: time.Minute, 24 * time.Hour: LongestWait} {
 		f := Failures{}
-		f.RecordFailure("uid", "why", born)
+		f.RecordFailure("uid", "Refused", "why", born)
 		f.Postpone("uid", asked, born)
 		if got := f["uid"].Until.Sub(born); got != want || f["uid"].Wait != time.Second {
 			t.Errorf("asked to wait for %s, it waits for %s, want %s, and the next time for twice %s", asked, got, want, f["uid"].Wait)

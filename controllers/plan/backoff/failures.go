@@ -35,6 +35,8 @@ type Failure struct {
 	Wait time.Duration
 	// Conflicts is how often in a row it had changed before an action.
 	Conflicts int
+	// Reason is the reason of conditions for the last attempt: which request was refused.
+	Reason string
 	// Why says why the last attempt failed, for people.
 	Why string
 }
@@ -43,25 +45,25 @@ type Failure struct {
 func (f Failure) IsUnstable() bool { return f.Conflicts >= unstableAfter }
 
 // RecordFailure records that an action on an object failed, for any reason but a conflict.
-func (f Failures) RecordFailure(uid types.UID, why string, now time.Time) {
+func (f Failures) RecordFailure(uid types.UID, reason, why string, now time.Time) {
 	e := f[uid]
 	e.Conflicts = 0
-	f[uid] = e.doubleWait(why, now)
+	f[uid] = e.doubleWait(reason, why, now)
 }
 
 // RecordConflict records that an object had changed so many times in a row before an action, and that another decision did not help.
-func (f Failures) RecordConflict(uid types.UID, times int, now time.Time) {
+func (f Failures) RecordConflict(uid types.UID, reason string, times int, now time.Time) {
 	e := f[uid]
 	e.Conflicts += times
-	f[uid] = e.doubleWait("the object changed before the operator could act on it", now)
+	f[uid] = e.doubleWait(reason, "the object changed before the operator could act on it", now)
 }
 
-func (f Failure) doubleWait(why string, now time.Time) Failure {
+func (f Failure) doubleWait(reason, why string, now time.Time) Failure {
 	if f.First.IsZero() {
 		f.First = now
 	}
 	f.Wait = DoubleWait(f.Wait)
-	f.Until, f.Why = now.Add(f.Wait), why
+	f.Until, f.Reason, f.Why = now.Add(f.Wait), reason, why
 	return f
 }
 

@@ -39,11 +39,18 @@ const (
 	Acted Outcome = "Acted"
 )
 
+// Item is an item of a rule.
+type Item struct {
+	// Name is its key, or names its object, for people.
+	Name string
+	// Object identifies the object that Name names: kinds of two groups can have the same name. Empty for a key.
+	Object types.UID
+}
+
 // Entry is what one rule makes of the object.
 type Entry struct {
 	Rule string
-	// Item names the item: its key, or its object.
-	Item string
+	Item Item
 	// ByAction says that the item is another one, and that its actions are about the object.
 	ByAction bool
 	Outcome  Outcome
@@ -93,21 +100,21 @@ func (t *Trace) BeginItem(e Entry) {
 }
 
 // NoteOutcome notes what becomes of an item.
-func (t *Trace) NoteOutcome(rule, item string, outcome Outcome, because string) {
+func (t *Trace) NoteOutcome(rule string, item Item, outcome Outcome, because string) {
 	if e := t.findEntry(rule, item); e != nil {
 		e.Outcome, e.Because = outcome, because
 	}
 }
 
 // NoteWait notes that an item waits.
-func (t *Trace) NoteWait(rule, item string, until time.Time) {
+func (t *Trace) NoteWait(rule string, item Item, until time.Time) {
 	if e := t.findEntry(rule, item); e != nil {
 		e.Outcome, e.Until = Waiting, until
 	}
 }
 
 // NoteAction notes what becomes of another item, whose action is about the object.
-func (t *Trace) NoteAction(rule, item string, outcome Outcome, because string) {
+func (t *Trace) NoteAction(rule string, item Item, outcome Outcome, because string) {
 	if t.findEntry(rule, item) == nil {
 		t.BeginItem(Entry{Rule: rule, Item: item, ByAction: true})
 	}
@@ -115,7 +122,7 @@ func (t *Trace) NoteAction(rule, item string, outcome Outcome, because string) {
 }
 
 // findEntry finds the entry of an item; nil if the item is not about the object.
-func (t *Trace) findEntry(rule, item string) *Entry {
+func (t *Trace) findEntry(rule string, item Item) *Entry {
 	if t == nil {
 		return nil
 	}

@@ -4,6 +4,7 @@
 package life
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -55,6 +56,8 @@ type RowVerdict struct {
 	Kept string
 	// Unread says why it cannot be determined what is wanted of it now.
 	Unread string
+	// Reason is the reason of conditions for that.
+	Reason string
 	// Until is when something may be wanted of it; zero if that is not what it waits for.
 	Until time.Time
 }
@@ -160,7 +163,7 @@ func (j *judge) findMissing() string {
 	j.Lost, j.unread = map[string]bool{}, map[int]string{}
 	for i := range j.Spec.Targets {
 		t := &j.Spec.Targets[i]
-		reason, problem := plan.FindProblem(t, &j.Snapshot[i])
+		reason, problem := plan.FindProblem(t, &j.Snapshot[i], j.Owner.Namespace)
 		switch {
 		case reason == "":
 		case !t.IsIncluded():
@@ -218,17 +221,33 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	t, rule := row.FindTarget(j.Spec), slices.IndexFunc(j.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule })
 	switch {
 	case j.unread[t] != "":
-		return RowVerdict{Unread: j.unread[t]}
+		return RowVerdict{Unread: j.unread[t], Reason: v1alpha1.ReasonReadFailed}
 	case t >= 0:
 		return RowVerdict{Kept: fmt.Sprintf("target %q no longer selects it", j.Spec.Targets[t].Name)}
 	case rule >= 0 && j.ReadsLost(j.Programs.ListRuleTargets(rule)):
 		return RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}
 	case len(out.Plan.Errors) > 0:
-		return RowVerdict{Unread: plan.DescribeItemError(&out.Plan.Errors[0])}
+		return RowVerdict{Unread: plan.DescribeItemError(findRowError(out.Plan.Errors, &row, &j.m.Rows[i])), Reason: v1alpha1.ReasonEvaluationFailed}
 	case len(out.Plan.Pending) > 0: // its hold may have started again
 		return RowVerdict{Until: out.Plan.Pending[0].Until}
 	}
 	return RowVerdict{Kept: "no rule selects it now"}
+}
+
+// findRowError finds the error that best says why a row cannot be judged: one of its own object, or else of its rule, or else the first.
+func findRowError(errs []v1alpha1.ItemError, row *plan.Row, e *Entry) *v1alpha1.ItemError {
+	ref := row.Ref
+	ref.Kind = cmp.Or(ref.Kind, e.Kind)
+	best, rank := 0, 0
+	for i := range errs {
+		switch ofRule := errs[i].Rule == row.Rule; {
+		case ofRule && errs[i].Key == ref.String():
+			return &errs[i]
+		case ofRule && rank == 0:
+			best, rank = i, 1
+		}
+	}
+	return &errs[best]
 }
 
 // seenRows returns the objects of rows as conditions and rules see them, with the actions of the run.
@@ -315,7 +334,7 @@ func (m *Memory) RecordJudgement(j Judgement, at time.Time) {
 		case v.Kept != "": // unless it is gone
 			r.Checked = false
 		case v.Unread != "":
-			r.recordFailure(v.Unread, at)
+			r.recordFailure(v.Reason, v.Unread, at)
 		case !v.Until.IsZero():
 			r.Due = v.Until
 		default:

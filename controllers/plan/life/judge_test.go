@@ -172,6 +172,10 @@ func TestWhyARowIsNotWanted(t *testing.T) {
 	quiet(&work.Targets[1])
 	row := func(rule string) plan.Row { return plan.Row{Rule: rule, Ref: p("a").Ref} }
 	wrong := []v1alpha1.ItemError{{Rule: "other", Message: "no such key"}}
+	wrongItems := []v1alpha1.ItemError{
+		{Rule: "r", Key: "Pod shop/a", Field: "rules[0].when", Message: "no such key"}, {Rule: "other", Key: "Pod shop/b", Field: "rules[1].when", Message: "no such key"},
+		{Rule: "other", Key: "Pod shop/a", Field: "rules[1].when", Message: "no such key"},
+	}
 	waiting := []plan.Pending{{Rule: "other", Until: born}}
 	for name, tc := range map[string]struct {
 		row  plan.Row
@@ -179,17 +183,23 @@ func TestWhyARowIsNotWanted(t *testing.T) {
 		want RowVerdict
 	}{
 		"Target":         {row: row("targets.pods"), want: RowVerdict{Kept: `target "pods" no longer selects it`}},
-		"UnreadTarget":   {row: row("targets.nodes"), want: RowVerdict{Unread: "no answer"}},
+		"UnreadTarget":   {row: row("targets.nodes"), want: RowVerdict{Unread: "no answer", Reason: v1alpha1.ReasonReadFailed}},
 		"TargetOfErrors": {row: row("targets.pods"), plan: plan.Plan{Errors: wrong}, want: RowVerdict{Kept: `target "pods" no longer selects it`}},
 		"NoSuchTarget":   {row: row("targets.pools"), want: RowVerdict{Kept: "no rule selects it now"}},
 		"NoSuchRule":     {row: row("another"), want: RowVerdict{Kept: "no rule selects it now"}},
 		"Rule":           {row: row("other"), want: RowVerdict{Kept: "no rule selects it now"}},
 		"RuleOfTheLost":  {row: row("r"), plan: plan.Plan{Errors: wrong}, want: RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}},
-		"RuleThatFails":  {row: row("other"), plan: plan.Plan{Errors: wrong, Pending: waiting}, want: RowVerdict{Unread: plan.DescribeItemError(&wrong[0])}},
-		"RuleThatWaits":  {row: row("other"), plan: plan.Plan{Pending: waiting}, want: RowVerdict{Until: born}},
+		"RuleThatFails":  {row: row("other"), plan: plan.Plan{Errors: wrong, Pending: waiting}, want: RowVerdict{Unread: `rule "other": spec.: no such key`, Reason: v1alpha1.ReasonEvaluationFailed}},
+		"ItemThatFails": {row: row("other"), plan: plan.Plan{Errors: wrongItems}, want: RowVerdict{
+			Unread: `rule "other", item "Pod shop/a": spec.rules[1].when: no such key`, Reason: v1alpha1.ReasonEvaluationFailed,
+		}},
+		"OtherItemsFail": {row: row("other"), plan: plan.Plan{Errors: wrongItems[:2]}, want: RowVerdict{
+			Unread: `rule "other", item "Pod shop/b": spec.rules[1].when: no such key`, Reason: v1alpha1.ReasonEvaluationFailed,
+		}},
+		"RuleThatWaits": {row: row("other"), plan: plan.Plan{Pending: waiting}, want: RowVerdict{Until: born}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := judge{Input: over(t, work), rows: []plan.Row{tc.row}, unread: map[int]string{1: "no answer"}}
+			j := judge{Input: over(t, work), m: NewMemory(1, make([]observed.Seen, 1), born), rows: []plan.Row{tc.row}, unread: map[int]string{1: "no answer"}}
 			j.Lost = map[string]bool{"pools": true}
 			if diff := cmp.Diff(tc.want, j.judgeUnwanted(0, &Judgement{Plan: tc.plan})); diff != "" {
 				t.Errorf("-want +got\n%s", diff)

@@ -4,6 +4,7 @@
 package life
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -37,6 +38,8 @@ const (
 // Entry is what this process knows of a row.
 type Entry struct {
 	State RowState
+	// Kind is the kind of the object, for messages. Empty while it is not known: the row does not have it.
+	Kind string
 	// Did is what was done to the object; empty: nothing, as far as it is known.
 	Did v1alpha1.Outcome
 	// Blind means that the outcome for the object is unknown and not read yet: after a restart, or when a response was lost.
@@ -58,8 +61,8 @@ type Entry struct {
 	// Unwanted says why nothing is wanted of it now; empty while something is. Such an object is left alone unless a live read shows that
 	// it is gone.
 	Unwanted string
-	// Failed says why the last attempt failed, for people.
-	Failed string
+	// Failed says why the last attempt failed, for people, and FailedReason is the reason of conditions for that.
+	Failed, FailedReason string
 	// Unstable means that the object changed before each request of the last try.
 	Unstable bool
 	// Due is when the row may be tried again.
@@ -117,7 +120,9 @@ type Sight struct {
 	// Failed says why it showed nothing; empty otherwise.
 	Failed string
 	// Missing says that the API server named the object as not found.
-	Missing         bool
+	Missing bool
+	// Kind is the kind of the object, for messages; empty if it is not known.
+	Kind            string
 	UID             types.UID
 	ResourceVersion string
 	Terminating     bool
@@ -146,15 +151,26 @@ func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.
 	l.RowsRead = !slices.ContainsFunc(l.rowsLeft(), func(i int) bool { _, seen := sights[i]; return !seen })
 }
 
+// NameObject names the object of the entry's row in messages. A row that cannot be read stands for itself.
+func (e *Entry) NameObject(text string) string {
+	row, err := plan.ParseRow(text)
+	if err != nil {
+		return text
+	}
+	row.Kind = e.Kind
+	return row.Ref.String()
+}
+
 func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
 	if e.unread = s.Failed != ""; e.unread {
 		if e.looks++; e.looks >= maxLooks && e.Blind {
 			e.Blind, e.Doubt = false, true
 		}
-		e.recordFailure(s.Failed, now)
+		e.recordFailure(v1alpha1.ReasonReadFailed, s.Failed, now)
 		return
 	}
 	blind := e.Blind
+	e.Kind = cmp.Or(s.Kind, e.Kind)
 	e.Finalizers, e.Blind, e.looks = s.Finalizers, false, 0
 	done := e.isDone()
 	switch {
@@ -221,9 +237,10 @@ type RowAnswer struct {
 	// way, and Finalizers what holds it.
 	Gone, Replaced, Terminating bool
 	Finalizers                  []string
-	// Failed says why a step failed; empty if none did. Lost means that the outcome of that step is unknown.
-	Failed string
-	Lost   bool
+	// Failed says why a step failed, and FailedReason is the reason of conditions for that; empty if none did. Lost means that the outcome of
+	// that step is unknown.
+	Failed, FailedReason string
+	Lost                 bool
 	// Unstable says that it failed because the object changed each time.
 	Unstable bool
 	// Cut means that the other steps were not tried: they follow with another decision, or in another pass.
@@ -247,7 +264,7 @@ func (l *Ledger) RecordAnswer(i int, a RowAnswer, now time.Time) {
 	case a.Replaced:
 		e.State, e.Failed = RowReplaced, ""
 	case a.Failed != "":
-		e.recordFailure(a.Failed, now)
+		e.recordFailure(a.FailedReason, a.Failed, now)
 		e.postponeTo(a.RetryAfter, now)
 		e.Unstable = a.Unstable
 	case a.Did == v1alpha1.OutcomeGone:
@@ -259,8 +276,8 @@ func (l *Ledger) RecordAnswer(i int, a RowAnswer, now time.Time) {
 	}
 }
 
-func (e *Entry) recordFailure(why string, now time.Time) {
-	e.Failed, e.Unstable = why, false
+func (e *Entry) recordFailure(reason, why string, now time.Time) {
+	e.Failed, e.FailedReason, e.Unstable = why, reason, false
 	e.backoff = backoff.DoubleWait(e.backoff)
 	e.Due = now.Add(e.backoff)
 }
@@ -289,14 +306,20 @@ func (l *Ledger) DecidedVersion(i int, row plan.Row) string {
 	return row.ResourceVersion
 }
 
-// waitsFor says why rows are not tried now: because they were refused, or because all of them change too fast.
+// waitsFor says why rows are not tried now: because a request was refused, because they cannot be read or, if there is nothing else, because
+// all of them change too fast.
 func (l *Ledger) waitsFor(rows []int) string {
+	reason := v1alpha1.ReasonTargetUnstable
 	for _, i := range rows {
-		if !l.Rows[i].Unstable {
-			return v1alpha1.ReasonDeletionRefused
+		switch e := &l.Rows[i]; {
+		case e.Unstable:
+		case plan.IsRefusal(e.FailedReason):
+			return e.FailedReason
+		default:
+			reason = cmp.Or(e.FailedReason, v1alpha1.ReasonCleaning)
 		}
 	}
-	return v1alpha1.ReasonTargetUnstable
+	return reason
 }
 
 // rowsIn lists the rows in a state.

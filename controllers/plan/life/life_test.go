@@ -112,10 +112,21 @@ func TestNext(t *testing.T) {
 		"Deletes":   {reason: "a fresh confirmation deletes", rows: []string{"a", "b"}, memory: []func(*Memory){state(RowDeleted)}, want: Request{Kind: Act, Rows: []int{1}}},
 		"Unchecked": {reason: "a row that was not held against the spec is read, not deleted", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Checked = false }}, want: Request{Kind: LookRows, Rows: []int{0}}},
 		"Old":       {reason: "an old confirmation does not", rows: []string{"a"}, after: 10 * time.Second, want: Request{Kind: Recheck}},
-		"BacksOff":  {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
+		"BacksOff": {reason: "a refused row waits", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) {
+			m.Rows[0].Due, m.Rows[0].FailedReason = born.Add(time.Minute), v1alpha1.ReasonDeletionRefused
+		}}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
+		"BacksOffPatch": {reason: "the request that was refused is named", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) {
+			m.Rows[0].Due, m.Rows[0].FailedReason = born.Add(time.Minute), v1alpha1.ReasonReadFailed
+			m.Rows[1].Due, m.Rows[1].FailedReason = born.Add(time.Minute), v1alpha1.ReasonPatchRefused
+		}}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonPatchRefused}},
+		"Unread": {reason: "a row that cannot be read is no refusal", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) {
+			m.Rows[0].Due, m.Rows[0].FailedReason = born.Add(time.Minute), v1alpha1.ReasonReadFailed
+		}}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonReadFailed}},
+		"WaitsOpen": {reason: "and nothing was refused where nothing failed", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonCleaning}},
 		"Unstable":  {reason: "and so does one that changes too fast, which is said", rows: []string{"a"}, memory: []func(*Memory){func(m *Memory) { m.Rows[0].Due, m.Rows[0].Unstable = born.Add(time.Minute), true }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonTargetUnstable}},
 		"UnstableAndRefused": {reason: "a refusal is said first", rows: []string{"a", "b"}, memory: []func(*Memory){func(m *Memory) {
 			m.Rows[0].Due, m.Rows[0].Unstable, m.Rows[1].Due = born.Add(time.Minute), true, born.Add(time.Hour)
+			m.Rows[1].FailedReason = v1alpha1.ReasonDeletionRefused
 		}}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonDeletionRefused}},
 		"RecheckBacksOff": {reason: "a failed re-check waits", rows: []string{"a"}, after: 10 * time.Second, memory: []func(*Memory){func(m *Memory) { m.Due = born.Add(time.Minute) }}, want: Request{Kind: Idle, Until: born.Add(time.Minute), Reason: v1alpha1.ReasonUnconfirmed}},
 		"Suspended":       {reason: "suspend keeps the run", rows: []string{"a"}, cleaner: []func(*v1alpha1.Cleaner){func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }}, want: Request{Kind: Idle, Reason: v1alpha1.ReasonSuspended}},
@@ -289,7 +300,7 @@ func TestAnObjectWaitsAsLongAsTheAPIServerAsks(t *testing.T) {
 			}
 		}
 		b := backoff.Failures{}
-		b.RecordFailure("uid", "why", born)
+		b.RecordFailure("uid", v1alpha1.ReasonDeletionRefused, "why", born)
 		b.Postpone("uid", asked, born)
 		if got := b["uid"].Until.Sub(born); got != want || b["uid"].Wait != time.Second {
 			t.Errorf("an object, asked to wait for %s, waits for %s, want %s, and the next time for twice %s", asked, got, want, b["uid"].Wait)

@@ -469,7 +469,7 @@ func TestActed(t *testing.T) {
 		"Replaced": {"another one of its name is no deed", RowAnswer{Replaced: true}, Entry{State: RowReplaced}},
 		"Evicted":  {"what was evicted is done", RowAnswer{Did: v1alpha1.OutcomeEvicted}, Entry{State: RowDeleted, Did: v1alpha1.OutcomeEvicted, Settled: true}},
 		"Patched":  {"what was patched stays, as it was left", RowAnswer{Did: patched, Left: "9"}, Entry{State: RowDeleted, Did: patched, Left: "9", Settled: true}},
-		"Failed":   {"it is tried again", RowAnswer{Failed: "forbidden"}, Entry{Failed: "forbidden", Due: later, backoff: time.Second}},
+		"Failed":   {"it is tried again", RowAnswer{Failed: "forbidden", FailedReason: "Refused"}, Entry{Failed: "forbidden", FailedReason: "Refused", Due: later, backoff: time.Second}},
 		"Lost":     {"and so is what nobody knows of", RowAnswer{Failed: "timeout", Lost: true}, Entry{Blind: true, Failed: "timeout", Due: later, backoff: time.Second}},
 		"Unstable": {"or what has changed each time", RowAnswer{Failed: "it changed", Unstable: true}, Entry{Failed: "it changed", Unstable: true, Due: later, backoff: time.Second}},
 		"HalfDone": {"a part that was done is not all", RowAnswer{Did: patched, Left: "9", Failed: "forbidden"}, Entry{Did: patched, Left: "9", Failed: "forbidden", Due: later, backoff: time.Second}},
@@ -496,14 +496,16 @@ func TestActed(t *testing.T) {
 // Rows of rules go before the others, on the rules' own evaluation.
 func TestNextActsByRules(t *testing.T) {
 	minute := born.Add(time.Minute)
-	due := func(i int) func(*Memory) { return func(m *Memory) { m.Rows[i].Due = minute } }
+	due := func(i int) func(*Memory) {
+		return func(m *Memory) { m.Rows[i].Due, m.Rows[i].FailedReason = minute, v1alpha1.ReasonDeletionRefused }
+	}
 	done := func(i int) func(*Memory) {
 		return func(m *Memory) { m.Rows[i].State, m.Rows[i].Settled = RowDeleted, true }
 	}
 	refused := func(i, times int) func(*Memory) {
 		return func(m *Memory) {
 			for range times {
-				m.RecordAnswer(i, RowAnswer{Failed: "forbidden"}, born)
+				m.RecordAnswer(i, RowAnswer{Failed: "forbidden", FailedReason: v1alpha1.ReasonDeletionRefused}, born)
 			}
 		}
 	}

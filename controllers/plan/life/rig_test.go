@@ -33,7 +33,7 @@ var (
 // pod is an object with metadata and a value.
 func pod(name string, change ...func(*observed.Object)) observed.Object {
 	o := observed.Object{
-		Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Ref:   observed.Ref{Resource: pods, Kind: "Pod", Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Value: map[string]any{"metadata": map[string]any{"name": name}, "status": map[string]any{"phase": "Succeeded"}},
 	}
 	for _, c := range change {
@@ -117,7 +117,7 @@ func object(resource schema.GroupVersionResource, kind, namespace, name string, 
 	}
 	meta["labels"] = shown
 	return observed.Object{
-		Ref:    observed.Ref{Resource: resource, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+		Ref:    observed.Ref{Resource: resource, Kind: kind, Namespace: namespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 		Labels: labels, Protected: labels[v1alpha1.ProtectKey] == "true",
 		Value: map[string]any{"apiVersion": resource.GroupVersion().String(), "kind": kind, "metadata": meta, "spec": spec},
 	}

@@ -55,6 +55,9 @@ func CommitRun(before *v1alpha1.CleanerStatus, in plan.Input, fingerprint string
 	}
 	m = NewMemory(run.Number, was, in.Now)
 	m.recorded = run.Rows
+	for row, i := range rows {
+		m.Rows[row].Kind = p.Steps[i].Object.Kind
+	}
 	keepRowSteps(&p, at, m)
 	return run, m, p
 }
@@ -442,7 +445,11 @@ func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows [
 	for _, row := range rows {
 		run.Rows = append(run.Rows, row.String())
 	}
-	return run, newLedger(run, now)
+	m := newLedger(run, now)
+	for i := range rows {
+		m.Rows[len(run.Rows)-len(rows)+i].Kind = rows[i].Kind
+	}
+	return run, m
 }
 
 // addWithheld is what was withheld at any time of a run, each once, as far as there is room.

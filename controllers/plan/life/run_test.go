@@ -40,7 +40,7 @@ func TestCommitOfRules(t *testing.T) {
 	if known, left := m.UnknownRows(run), m.UnknownRows(others); len(known) != 0 || len(left) != 2 {
 		t.Errorf("of its rows %v are unknown, and of as many others %v", known, left)
 	}
-	if len(run.Withheld) != 1 || run.Withheld[0].Object != "shop/c.pods/v1" {
+	if len(run.Withheld) != 1 || run.Withheld[0].Object != "Pod shop/c" {
 		t.Errorf("withheld: %+v", run.Withheld)
 	}
 	row, err := plan.ParseRow(run.Rows[0])

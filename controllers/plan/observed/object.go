@@ -20,7 +20,9 @@ import (
 
 // Ref identifies one version of one object.
 type Ref struct {
-	Resource        schema.GroupVersionResource
+	Resource schema.GroupVersionResource
+	// Kind is the kind as the API server writes it, for messages: it identifies nothing. Empty where it is not known, as in the row of a run.
+	Kind            string
 	Namespace       string
 	Name            string
 	UID             types.UID
@@ -42,8 +44,7 @@ func CompareRefs(a, b *Ref) int {
 	return cmp.Or(CompareNames(a, b), strings.Compare(a.Resource.Group, b.Resource.Group), strings.Compare(a.Resource.Resource, b.Resource.Resource))
 }
 
-// ResourceName writes a resource as people and rows read it: "<resource>.<group>/<version>", or "pods/v1" in the core
-// group.
+// ResourceName writes a resource as records have it: "<resource>.<group>/<version>", or "pods/v1" in the core group.
 func ResourceName(r schema.GroupVersionResource) string {
 	if r.Group == "" {
 		return r.Resource + "/" + r.Version
@@ -61,23 +62,28 @@ func ParseResourceName(s string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}, nil
 }
 
-// String names the object for people: "<name>.<resource>.<group>/<version>".
-func (r Ref) String() string { return r.Name + "." + ResourceName(r.Resource) }
-
-// FullName is String with "<namespace>/" before it, where the object lives in a namespace.
-func (r Ref) FullName() string {
-	if r.Namespace == "" {
-		return r.String()
+// String names the object in messages: "<Kind> <namespace>/<name>", or "<Kind> <name>" if it has no namespace. Where the kind is not known,
+// "<resource>.<group>" is there instead: the kind cannot be derived from that. It identifies nothing: Identify does.
+func (r Ref) String() string {
+	kind := r.Kind
+	if kind == "" {
+		kind = r.Resource.GroupResource().String()
 	}
-	return r.Namespace + "/" + r.String()
+	return FormatName(kind, r.Namespace, r.Name)
 }
 
-// NameFor names the object for the readers of an owner: one that is cluster-scoped cleans in many namespaces.
-func (r Ref) NameFor(owner string) string {
-	if owner == "" {
-		return r.FullName()
+// FormatName names an object in messages: "<Kind> <namespace>/<name>", or "<Kind> <name>" if it has no namespace.
+func FormatName(kind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
 	}
-	return r.String()
+	return strings.TrimSpace(kind + " " + name)
+}
+
+// IsVersion says that both are the same version of the same object, whatever is known of its kind.
+func (r Ref) IsVersion(other Ref) bool {
+	r.Kind, other.Kind = "", ""
+	return r == other
 }
 
 // Object is what a decision sees of an object.

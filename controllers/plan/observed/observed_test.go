@@ -89,13 +89,45 @@ func TestTargetsOf(t *testing.T) {
 }
 
 func TestWhatObjectsAreCalled(t *testing.T) {
-	ref, node := Ref{Resource: pods, Namespace: "shop", Name: "a"}, Ref{Resource: nodes, Name: "n"}
-	for got, want := range map[string]string{
-		ref.String(): "a.pods/v1", ref.FullName(): "shop/a.pods/v1", ref.NameFor("shop"): "a.pods/v1", ref.NameFor(""): "shop/a.pods/v1",
-		node.FullName(): "n.nodes/v1", node.NameFor(""): "n.nodes/v1",
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	for name, tc := range map[string]struct {
+		ref  Ref
+		want string
+	}{
+		"Namespaced":          {Ref{Resource: pods, Kind: "Pod", Namespace: "shop", Name: "a"}, "Pod shop/a"},
+		"ClusterScoped":       {Ref{Resource: nodes, Kind: "Node", Name: "n"}, "Node n"},
+		"UnknownKind":         {Ref{Resource: widgets, Namespace: "shop", Name: "a"}, "widgets.example.com shop/a"},
+		"UnknownKindOfCore":   {Ref{Resource: nodes, Name: "n"}, "nodes n"},
+		"WithoutAnythingElse": {Ref{Name: "a"}, "a"},
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+		t.Run(name, func(t *testing.T) {
+			if got := tc.ref.String(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// What a message calls an object does not identify it: a row, which has no kind, is of the same version, and kinds of two groups can have the
+// same name.
+func TestIsVersion(t *testing.T) {
+	a := Ref{Resource: pods, Kind: "Pod", Namespace: "shop", Name: "a", UID: "uid", ResourceVersion: "7"}
+	row := a
+	row.Kind = ""
+	if !a.IsVersion(row) || !row.IsVersion(a) {
+		t.Error("the same version counts as another where its kind is not known")
+	}
+	for name, change := range map[string]func(r *Ref){
+		"Resource":  func(r *Ref) { r.Resource.Group = "example.com" },
+		"Namespace": func(r *Ref) { r.Namespace = "bank" },
+		"Name":      func(r *Ref) { r.Name = "b" },
+		"UID":       func(r *Ref) { r.UID = "other" },
+		"Version":   func(r *Ref) { r.ResourceVersion = "8" },
+	} {
+		other := a
+		change(&other)
+		if a.IsVersion(other) {
+			t.Errorf("%s: another counts as the same", name)
 		}
 	}
 }

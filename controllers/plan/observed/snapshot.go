@@ -47,7 +47,7 @@ func (t *Target) HasSameObjects(other *Target) bool {
 	}
 	for i := range t.Objects {
 		a, b := &t.Objects[i], &other.Objects[i]
-		if a.Ref != b.Ref || a.UID == "" || a.ResourceVersion == "" || a.Assembled || b.Assembled {
+		if !a.IsVersion(b.Ref) || a.UID == "" || a.ResourceVersion == "" || a.Assembled || b.Assembled {
 			return false
 		}
 	}

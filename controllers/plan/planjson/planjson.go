@@ -7,6 +7,7 @@
 package planjson
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -209,12 +210,12 @@ func writeStep(s *plan.Step) Step {
 	return d
 }
 
-// tellKind is what the object calls itself. If only metadata was read, it is the resource.
+// tellKind is what the object calls itself. If only metadata was read, it is the kind of its resource or, if that is not known, the resource.
 func tellKind(o *observed.Object) (apiVersion, kind string) {
 	apiVersion, _ = o.Value["apiVersion"].(string)
 	kind, _ = o.Value["kind"].(string)
 	if kind == "" && o.Resource.Resource != "" {
-		return o.Resource.GroupVersion().String(), o.Resource.Resource
+		return o.Resource.GroupVersion().String(), cmp.Or(o.Kind, o.Resource.Resource)
 	}
 	return apiVersion, kind
 }

@@ -46,7 +46,7 @@ func TestWritePlan(t *testing.T) {
 	yes, no, now := true, int64(0), born.Add(24*time.Hour)
 	pod := func(name string) observed.Object {
 		return observed.Object{
-			Ref:   observed.Ref{Resource: pods, Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
+			Ref:   observed.Ref{Resource: pods, Kind: "Pod", Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "7"},
 			Value: map[string]any{"apiVersion": "v1", "kind": "Pod"},
 		}
 	}
@@ -65,8 +65,8 @@ func TestWritePlan(t *testing.T) {
 			Step:    plan.Step{Rule: "r", Verb: plan.VerbPatch, Object: pod("d"), Patch: &patch, Reason: "it is done"},
 			Because: `it has the label or annotation cleaner.vtex.dev/protect: "true"`,
 		}},
-		Pending: []plan.Pending{{Rule: "later", Key: "shop/c.pods/v1", Until: now.Add(time.Minute)}},
-		Errors:  []v1alpha1.ItemError{{Rule: "r", Key: "shop/b.pods/v1", Field: "rules[0].when", Message: "no such key: done", Count: 2}},
+		Pending: []plan.Pending{{Rule: "later", Key: "Pod shop/c", Until: now.Add(time.Minute)}},
+		Errors:  []v1alpha1.ItemError{{Rule: "r", Key: "Pod shop/b", Field: "rules[0].when", Message: "no such key: done", Count: 2}},
 	}
 	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, now, []string{"careful"}))
 	want := parsed(t, `{
@@ -85,9 +85,9 @@ func TestWritePlan(t *testing.T) {
 			 "subresource": "status", "patchType": "Apply", "options": {"force": true}, "reason": "it is done",
 			 "because": "it has the label or annotation cleaner.vtex.dev/protect: \"true\""}
 		],
-		"pending": [{"rule": "later", "key": "shop/c.pods/v1", "until": "2026-01-02T00:01:00Z"}],
+		"pending": [{"rule": "later", "key": "Pod shop/c", "until": "2026-01-02T00:01:00Z"}],
 		"next": "2026-01-02T00:01:00Z",
-		"errors": [{"rule": "r", "key": "shop/b.pods/v1", "expression": "rules[0].when", "message": "no such key: done", "count": 2}],
+		"errors": [{"rule": "r", "key": "Pod shop/b", "expression": "rules[0].when", "message": "no such key: done", "count": 2}],
 		"warnings": ["careful"]
 	}`)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -166,7 +166,7 @@ func TestWriteCounts(t *testing.T) {
 			{Rule: "old", Items: 9, Matched: 8, Kept: 1, Spared: 1, Waiting: 1, Protected: 1, Shadowed: 2, Deferred: 1, Acted: 1},
 			{Rule: "fine", Items: 2},
 		},
-		Shadowed: []plan.Shadow{{Rule: "old", By: "first", Object: "a.pods/v1", Items: 2}},
+		Shadowed: []plan.Shadow{{Rule: "old", By: "first", Object: "Pod shop/a", Items: 2}},
 		Errors: []v1alpha1.ItemError{
 			{Rule: "old", Key: "x", Message: "no such key", Count: 2},
 			{Rule: "old", Key: "y", Message: "no such field", Count: 1},
@@ -177,7 +177,7 @@ func TestWriteCounts(t *testing.T) {
 	if counts, there := got["counts"]; there {
 		t.Errorf("counts are written without being asked for: %v", counts)
 	}
-	if diff := cmp.Diff(parsed(t, `[{"rule": "old", "by": "first", "object": "a.pods/v1", "items": 2}]`), got["shadowed"]); diff != "" {
+	if diff := cmp.Diff(parsed(t, `[{"rule": "old", "by": "first", "object": "Pod shop/a", "items": 2}]`), got["shadowed"]); diff != "" {
 		t.Errorf("shadowed: -want +got\n%s", diff)
 	}
 	want := []Count{

@@ -39,7 +39,7 @@ func checkStepsAfterPatch(ctx context.Context, d planning.Decision, world *snaps
 		}
 		after, err := planning.PatchObject(s)
 		if err != nil {
-			return fmt.Errorf("rule %q cannot patch %s: %w", s.Rule, s.Object.FullName(), err)
+			return fmt.Errorf("rule %q cannot patch %s: %w", s.Rule, s.Object.String(), err)
 		}
 		patched[s.Object.UID] = after
 	}
@@ -49,7 +49,7 @@ func checkStepsAfterPatch(ctx context.Context, d planning.Decision, world *snaps
 			return o.Rule == s.Rule && o.Action == s.Action && o.Object.UID == s.Object.UID
 		}) {
 			return fmt.Errorf("rule %q patches an object first, and then no longer wants to %s %s: if the operator stops in between, it never does; "+
-				"write a `when` that also holds for the patched object", s.Rule, s.Verb, s.Object.FullName())
+				"write a `when` that also holds for the patched object", s.Rule, s.Verb, s.Object.String())
 		}
 	}
 	return nil

@@ -80,7 +80,7 @@ func (c *carrying) carryStep(n int, step *plan.Step, written *planjson.Step) {
 	switch {
 	case err != nil:
 		c.failed[n] = true
-		c.addWarning(fmt.Sprintf("rule %q cannot %s %s: %v", step.Rule, step.Verb, step.Object.FullName(), err))
+		c.addWarning(fmt.Sprintf("rule %q cannot %s %s: %v", step.Rule, step.Verb, step.Object.String(), err))
 		return
 	case !done: // the operator sends no patch that would change nothing
 		return

@@ -291,7 +291,7 @@ func TestPredict(t *testing.T) {
 func listObjects(objects *snapshot.Objects) []string {
 	var out []string
 	for o := range objects.EachObject() {
-		out = append(out, fmt.Sprint(o.FullName(), o.Value))
+		out = append(out, fmt.Sprint(o.String(), o.Value))
 	}
 	return out
 }
@@ -374,11 +374,11 @@ func TestStatusEndsTimers(t *testing.T) {
 		want    []string
 	}{
 		"None":      {rule: "", want: []string{"5h0m0s r delete a", "5h0m0s r delete b"}},
-		"ByObject":  {waiting: []v1alpha1.Pending{{Rule: "r", Key: "web/a.configmaps/v1", Until: metav1.NewTime(begin.Add(time.Hour))}}, want: []string{"1h0m0s r delete a", "5h0m0s r delete b"}},
+		"ByObject":  {waiting: []v1alpha1.Pending{{Rule: "r", Key: "ConfigMap web/a", Until: metav1.NewTime(begin.Add(time.Hour))}}, want: []string{"1h0m0s r delete a", "5h0m0s r delete b"}},
 		"ByKey":     {rule: ", key: 'item.metadata.name + \"!\"'", waiting: []v1alpha1.Pending{{Rule: "r", Key: "b!", Until: metav1.NewTime(begin.Add(2 * time.Hour))}}, want: []string{"2h0m0s r delete b", "5h0m0s r delete a"}},
-		"Over":      {waiting: []v1alpha1.Pending{{Rule: "r", Key: "web/a.configmaps/v1", Until: metav1.NewTime(begin.Add(-time.Hour))}}, want: []string{"0s r delete a", "5h0m0s r delete b"}},
+		"Over":      {waiting: []v1alpha1.Pending{{Rule: "r", Key: "ConfigMap web/a", Until: metav1.NewTime(begin.Add(-time.Hour))}}, want: []string{"0s r delete a", "5h0m0s r delete b"}},
 		"Unknown":   {waiting: []v1alpha1.Pending{{Rule: "other", Key: "a", Until: metav1.NewTime(begin)}, {Rule: "r", Key: "gone", Until: metav1.NewTime(begin)}}, want: []string{"5h0m0s r delete a", "5h0m0s r delete b"}},
-		"NeverMore": {waiting: []v1alpha1.Pending{{Rule: "r", Key: "web/a.configmaps/v1", Until: metav1.NewTime(begin.Add(9 * time.Hour))}}, want: []string{"5h0m0s r delete a", "5h0m0s r delete b"}},
+		"NeverMore": {waiting: []v1alpha1.Pending{{Rule: "r", Key: "ConfigMap web/a", Until: metav1.NewTime(begin.Add(9 * time.Hour))}}, want: []string{"5h0m0s r delete a", "5h0m0s r delete b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, objects := loadText(t, recurring+"  rules: [{name: r, forEach: maps.items, when: 'true', for: 5h"+tc.rule+", actions: [{delete: {}}]}]", configMaps(map[string]int{"a": 1, "b": 2}))

@@ -59,7 +59,7 @@ func CheckPatches(ctx context.Context, schemas kindschemas.Source, work *v1alpha
 		if !known {
 			at = len(p.Errors)
 			rows[id{s.Rule, field, message}] = at
-			p.Errors = append(p.Errors, v1alpha1.ItemError{Rule: s.Rule, Key: s.Object.FullName(), Field: field, Message: message})
+			p.Errors = append(p.Errors, v1alpha1.ItemError{Rule: s.Rule, Key: s.Object.String(), Field: field, Message: message})
 		}
 		p.Errors[at].Count++
 	}

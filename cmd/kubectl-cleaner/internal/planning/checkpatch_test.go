@@ -33,7 +33,7 @@ func (builtIn) Renew(context.Context) (changed bool, err error) { return false, 
 
 func patchStep(name string, kind v1alpha1.PatchType, body string) plan.Step {
 	s := plan.Step{Rule: "r", Verb: plan.VerbPatch, Patch: &plan.Patch{Type: kind, Body: []byte(body)}}
-	s.Object.Namespace, s.Object.Name = "shop", name
+	s.Object.Kind, s.Object.Namespace, s.Object.Name = "Deployment", "shop", name
 	s.Object.Resource = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	s.Object.Value = map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": name, "namespace": "shop"},
@@ -76,7 +76,7 @@ func TestCheckPatches(t *testing.T) {
 				t.Fatalf("got %v, want %q", p.Errors, tc.want)
 			}
 			p.Errors[0].Message = ""
-			want := v1alpha1.ItemError{Rule: "r", Key: "shop/a.deployments.apps/v1", Field: "rules[1].actions[0].patch.expression", Count: 2}
+			want := v1alpha1.ItemError{Rule: "r", Key: "Deployment shop/a", Field: "rules[1].actions[0].patch.expression", Count: 2}
 			if diff := cmp.Diff(want, p.Errors[0]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

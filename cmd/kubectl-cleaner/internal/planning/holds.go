@@ -32,7 +32,12 @@ func ContinueHolds(in *plan.Input, first *plan.Plan, since time.Time, waiting []
 	for t := range in.Snapshot {
 		for i := range in.Snapshot[t].Objects {
 			o := &in.Snapshot[t].Objects[i]
-			objects[o.NameFor(in.Owner.Namespace)] = o.UID
+			name := o.String()
+			if uid, known := objects[name]; known && uid != o.UID {
+				objects[name] = "" // kinds of the same name in two groups: it says neither
+				continue
+			}
+			objects[name] = o.UID
 		}
 	}
 	for _, w := range waiting {

@@ -143,7 +143,7 @@ func TestSummarize(t *testing.T) {
 		}
 	}
 	got := summarizeObject(object(t, preview))
-	if got.Path() != "/cleaners/team/preview" || got.Version != "7" || got.Reason != "Holding" || got.Done != 1234 || got.Failed != 2 || !got.Next.Equal(begin.Add(90*time.Minute)) || got.LastAction != "delete" || got.LastObject != "a.configmaps/v1" || got.Mode != "Enforce" {
+	if got.Path() != "/cleaners/team/preview" || got.Version != "7" || got.Reason != "Holding" || got.Done != 1234 || got.Failed != 2 || !got.Next.Equal(begin.Add(90*time.Minute)) || got.LastAction != "delete" || got.LastObject != "ConfigMap shop/a" || got.Mode != "Enforce" {
 		t.Errorf("%+v", got)
 	}
 }

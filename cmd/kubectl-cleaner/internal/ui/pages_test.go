@@ -186,7 +186,7 @@ func TestState(t *testing.T) {
 	s := newSite(t, &commands{}, object(t, preview))
 	got := s.page(http.StatusOK, "/cleaners/team/preview")
 	wants(t, got,
-		"Rule old: 2 items wait.", `<time datetime="2026-01-01T13:30:00Z">2026-01-01 14:30:00 CET</time> <span class="away muted">in 90m</span>`, "1,234 actions", "2 actions", "delete", "a.configmaps/v1",
+		"Rule old: 2 items wait.", `<time datetime="2026-01-01T13:30:00Z">2026-01-01 14:30:00 CET</time> <span class="away muted">in 90m</span>`, "1,234 actions", "2 actions", "delete", "ConfigMap shop/a",
 		"ConfigMap with labels app=web", "Times are in CET (UTC&#43;01:00).", `action="/cleaners/team/preview/suspend"`, `data-events="/events?name=preview&amp;namespace=team&amp;since=`+s.fleet.id+`.7"`)
 	if strings.Contains(got, "earlier generation") || strings.Contains(got, "/resume") {
 		t.Error("it is up to date, and not suspended")
@@ -304,13 +304,13 @@ func TestPlan(t *testing.T) {
 	c := &commands{plan: &planjson.Plan{
 		Verdict: v1alpha1.VerdictAct, Reason: "ConditionsMet", At: planjson.Moment{Time: begin}, Warnings: []string{"Mode is DryRun."},
 		Counts: []planjson.Count{{Rule: "old", Items: 8, Matched: 4, Kept: 1, Acted: 3}}, Steps: make([]planjson.Step, 3*maxRows),
-		Shadowed: []planjson.Shadow{{Rule: "old", By: "first", Object: "a.configmaps/v1", Items: 3}},
+		Shadowed: []planjson.Shadow{{Rule: "old", By: "first", Object: "ConfigMap shop/a", Items: 3}},
 	}}
 	s := newSite(t, c, object(t, preview))
 	got := s.page(http.StatusOK, "/cleaners/team/preview/plan")
 	wants(t, got,
 		"It would take 600 steps now", "Mode is DryRun.", "the timers of <code>for</code> begin now", `<tr class="all"><th scope="row">Matched <span class="muted">when is true</span></th><td class="number">4</td>`, `width="50.00%"`,
-		"Kept", "Acted on", "400 more are not shown: see kubectl cleaner plan -o json.", "Rule old leaves a.configmaps/v1 to rule first, which wants it first, and 2 more items.")
+		"Kept", "Acted on", "400 more are not shown: see kubectl cleaner plan -o json.", "Rule old leaves ConfigMap shop/a to rule first, which wants it first, and 2 more items.")
 	if n := strings.Count(got, `data-label="Verb"`); n != maxRows {
 		t.Errorf("it lists %d steps", n)
 	}

@@ -96,8 +96,8 @@ status:
   conditions: [{type: Ready, status: "True", reason: Holding, message: "Rule old: 2 items wait.", lastTransitionTime: "2026-01-01T11:00:00Z"}]
   nextScheduledEvaluation: "2026-01-01T13:30:00Z"
   counters: {acted: 1234, failed: 2}
-  lastActions: [{object: a.configmaps/v1, rule: old, action: delete, time: "2026-01-01T11:30:00Z", result: deleted}]
-  pending: [{rule: old, key: b.configmaps/v1, until: "2026-01-01T13:30:00Z"}]
+  lastActions: [{object: ConfigMap shop/a, rule: old, action: delete, time: "2026-01-01T11:30:00Z", result: deleted}]
+  pending: [{rule: old, key: ConfigMap shop/b, until: "2026-01-01T13:30:00Z"}]
 `
 
 // newFake returns a client of a cluster with these Cleaners.

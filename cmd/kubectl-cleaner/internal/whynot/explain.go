@@ -142,7 +142,7 @@ func Explain(ctx context.Context, d planning.Decision, world *snapshot.Objects, 
 	}
 	x.plan = x.ComputePlan(ctx, world)
 	x.out = &Explanation{
-		Kind: "Explanation", Cleaner: owner.Name, Object: x.name.String(), At: planjson.Moment{Time: d.Times.At}, Next: planjson.Moment{Time: x.plan.NextEvaluation()},
+		Kind: "Explanation", Cleaner: owner.Name, Object: x.describeObject(), At: planjson.Moment{Time: d.Times.At}, Next: planjson.Moment{Time: x.plan.NextEvaluation()},
 		Verdict: x.plan.Verdict, Reason: x.plan.Reason, Message: x.plan.Message, Targets: []Target{}, Rules: []Rule{},
 	}
 	if owner.Namespace != "" {
@@ -152,6 +152,14 @@ func Explain(ctx context.Context, d planning.Decision, world *snapshot.Objects, 
 	x.explainRules()
 	x.answer()
 	return x.out, nil
+}
+
+// describeObject names the object as messages do. If no target has its kind, the kind is as the user has written it.
+func (x *explaining) describeObject() string {
+	if x.object != nil {
+		return x.object.String()
+	}
+	return x.name.String()
 }
 
 // findObject finds the object in the world. It errs if there is none that the Cleaner could see.
@@ -273,7 +281,7 @@ func (x *explaining) explainEntry(e *itemtrace.Entry) Rule {
 	step, because := describeOutcome(e.Outcome)
 	out := Rule{Name: e.Rule, Step: step, Because: cmp.Or(e.Because, because), Until: planjson.Moment{Time: e.Until}}
 	if e.ByAction {
-		out.Item = e.Item
+		out.Item = e.Item.Name
 	}
 	for _, p := range e.Parts {
 		part := Part{Of: p.Of, Depth: p.Depth, Expression: p.Expression, Value: p.Value, NotNeeded: p.NotNeeded}
@@ -296,7 +304,7 @@ func (x *explaining) explainEntry(e *itemtrace.Entry) Rule {
 // isListed says that the status lists the timer of an item, or that its name there is not known.
 func (x *explaining) isListed(e *itemtrace.Entry) bool {
 	return slices.ContainsFunc(x.Cleaner.Work.Rules, func(r v1alpha1.Rule) bool { return r.Name == e.Rule && r.ForKey != "" }) ||
-		slices.ContainsFunc(x.Waiting, func(p v1alpha1.Pending) bool { return p.Rule == e.Rule && p.Key == e.Item })
+		slices.ContainsFunc(x.Waiting, func(p v1alpha1.Pending) bool { return p.Rule == e.Rule && p.Key == e.Item.Name })
 }
 
 // findError returns the first such error of a rule in words; empty if there is none.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -40,16 +41,13 @@ func ParseName(text string) (Name, error) {
 	return n, nil
 }
 
-// String is the name as the user has written it.
+// String names the object as messages do, with the kind as the user has written it.
 func (n Name) String() string {
 	kind := n.Kind
 	if n.Grouped {
 		kind += "." + n.Group
 	}
-	if n.Namespace == "" {
-		return kind + "/" + n.Name
-	}
-	return kind + "/" + n.Namespace + "/" + n.Name
+	return observed.FormatName(kind, n.Namespace, n.Name)
 }
 
 // kind is the kind of the object, as far as targets have it.

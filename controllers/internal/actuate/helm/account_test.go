@@ -169,22 +169,22 @@ func TestWhatAnAccountNeedsIsAskedOnce(t *testing.T) {
 		},
 		"OneOfManyRoles": {
 			server:   &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "b", "Role", "r4999", "deleter")}},
-			manifest: manyObjects(manyInOne, role), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "r4999.roles",
+			manifest: manyObjects(manyInOne, role), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "roles.rbac.authorization.k8s.io team/r4999",
 		},
 		"Bindings": {manifest: manyObjects(manyInOne, binding), requests: 1},
 		"OneOfManyBindings": {
 			server:   &bindingServer{bindings: []rbacv1.RoleBinding{bindTo("team", "other", "Role", "r", "deleter"), bindTo("team", "b4998", "Role", "r", "deleter")}},
-			manifest: manyObjects(manyInOne, binding), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b4998.rolebindings",
+			manifest: manyObjects(manyInOne, binding), requests: 1, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "rolebindings.rbac.authorization.k8s.io team/b4998",
 		},
 		"OneOnTheLastPage": {
 			server: &bindingServer{pageSize: 1, bindings: []rbacv1.RoleBinding{
 				bindTo("team", "b0", "Role", "r", "other"), bindTo("team", "b1", "Role", "r", "other"), bindTo("team", "b2", "Role", "r", "deleter"),
 			}},
-			manifest: manyObjects(3, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b2.rolebindings",
+			manifest: manyObjects(3, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "rolebindings.rbac.authorization.k8s.io team/b2",
 		},
 		"FewForbiddenBindings": {
 			server:   &bindingServer{forbidden: true, bindings: []rbacv1.RoleBinding{bindTo("team", "b1", "Role", "r", "deleter")}},
-			manifest: manyObjects(2, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "b1.rolebindings",
+			manifest: manyObjects(2, binding), requests: 3, reason: v1alpha1.ReasonReleaseOwnsServiceAccount, says: "rolebindings.rbac.authorization.k8s.io team/b1",
 		},
 		"TwiceTheSame": {
 			server: &bindingServer{forbidden: true}, manifest: manyObjects(manyInOne, func(int) object { return binding(0) }), requests: 2,
@@ -358,9 +358,9 @@ func TestWhatGrantsRightsIsUnknown(t *testing.T) {
 		get  *apierrors.StatusError
 		says string
 	}{
-		"ListFails":     {text: role, list: broken, says: `whether reach.roles.rbac.authorization.k8s.io/v1 grants rights to ServiceAccount "deleter": the test answers 500`},
+		"ListFails":     {text: role, list: broken, says: `whether Role team/reach grants rights to ServiceAccount "deleter": the test answers 500`},
 		"ListForbidden": {text: role, list: forbidden},
-		"GetFails":      {text: binding, list: forbidden, get: broken, says: `whether grant.rolebindings.rbac.authorization.k8s.io/v1 grants rights to ServiceAccount "deleter": the test answers 500`},
+		"GetFails":      {text: binding, list: forbidden, get: broken, says: `whether RoleBinding team/grant grants rights to ServiceAccount "deleter": the test answers 500`},
 		"GetForbidden":  {text: binding, list: forbidden, get: forbidden, says: "the test answers 403"},
 		"GetNotServed":  {text: binding, list: forbidden, get: notServed(), says: "the server could not find the requested resource"},
 		"GetGone":       {text: binding, list: forbidden, get: gone("grant")},

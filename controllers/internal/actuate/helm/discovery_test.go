@@ -202,14 +202,14 @@ func TestWhatBlocksARelease(t *testing.T) {
 		blocked, says string
 	}{
 		"Own":            {reason: "all is in its namespace", texts: []string{config("a")}},
-		"OtherNamespace": {reason: "nobody answers for it", texts: many(1), blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: `c00.configmaps/v1 (namespace "bank")`},
-		"ClusterScoped":  {reason: "nobody answers for it", texts: []string{role}, blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: "reach.clusterroles.rbac.authorization.k8s.io/v1 (cluster-scoped)"},
-		"Many":           {reason: "the first are named", texts: many(12), blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: `(namespace "bank") and 2 more`},
+		"OtherNamespace": {reason: "nobody answers for it", texts: many(1), blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: "ConfigMap bank/c00"},
+		"ClusterScoped":  {reason: "nobody answers for it", texts: []string{role}, blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: "ClusterRole reach (cluster-scoped)"},
+		"Many":           {reason: "the first are named", texts: many(12), blocked: v1alpha1.ReasonReleaseOutsideNamespace, says: "ConfigMap bank/c07 and 2 more"},
 		"AsAccount":      {reason: "the account answers for it", texts: many(1), account: "deleter"},
-		"Protected":      {reason: "not even as an account", texts: many(1), account: "deleter", protected: []string{"bank"}, blocked: v1alpha1.ReasonProtected, says: "c00.configmaps/v1 ("},
+		"Protected":      {reason: "not even as an account", texts: many(1), account: "deleter", protected: []string{"bank"}, blocked: v1alpha1.ReasonProtected, says: "ConfigMap bank/c00 ("},
 		"ProtectedKind":  {reason: "a cluster may hang on it", texts: []string{role}, account: "deleter", blocked: v1alpha1.ReasonProtected, says: "are cluster-scoped"},
 		"AllowedKind":    {reason: "the administrator says that none does", texts: []string{role}, account: "deleter", allowed: []string{"clusterroles.rbac.authorization.k8s.io"}},
-		"Itself":         {reason: "nobody is left to go on", texts: []string{named("v1", "ServiceAccount", "deleter")}, account: "deleter", blocked: v1alpha1.ReasonReleaseOwnsServiceAccount, says: `contains objects that ServiceAccount "deleter" needs for the uninstall: deleter.serviceaccounts/v1`},
+		"Itself":         {reason: "nobody is left to go on", texts: []string{named("v1", "ServiceAccount", "deleter")}, account: "deleter", blocked: v1alpha1.ReasonReleaseOwnsServiceAccount, says: `contains objects that ServiceAccount "deleter" needs for the uninstall: ServiceAccount team/deleter`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestWhatIsNotDeleted(t *testing.T) {
 	if diff := cmp.Diff(wantBecause, because); diff != "" || got.State != Done {
 		t.Errorf("got %q, kept (-want +got):\n%s", got.State, diff)
 	}
-	if diff := cmp.Diff([]string{markRecord, "delete goes.configmaps/v1", deleteRecord}, f.server.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord, "delete ConfigMap goes", deleteRecord}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	if objects := refs(rel.Objects); len(objects) != 4 || strings.Contains(strings.Join(objects, " "), "policy") {

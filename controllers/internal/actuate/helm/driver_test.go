@@ -120,7 +120,7 @@ func TestReleaseChangesBeforeADelete(t *testing.T) {
 			if got.State != tc.want || tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 				t.Errorf("%s: got %q, %v, want %q, %q", tc.reason, got.State, err, tc.want, tc.says)
 			}
-			if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1"}, f.server.didWrite()); diff != "" {
+			if diff := cmp.Diff([]string{markRecord, "delete ConfigMap a"}, f.server.didWrite()); diff != "" {
 				t.Errorf("%s: writes (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -165,8 +165,8 @@ func TestNothingGoesAfterAHookHasFailed(t *testing.T) {
 // TestGuardIsAskedBeforeEachWrite refuses each write in turn: it is not done, nor is any after it, and the error says which it was.
 func TestGuardIsAskedBeforeEachWrite(t *testing.T) {
 	says := []string{
-		"the start", "the creation of backup.jobs.batch/v1", "the note that the pre-delete hooks are done", "the deletion of backup.jobs.batch/v1",
-		"the deletion of a.configmaps/v1", "the creation of farewell.jobs.batch/v1", "the note that the post-delete hooks are done", "the deletion of " + recordName,
+		"the start", "the creation of Job team/backup", "the note that the pre-delete hooks are done", "the deletion of Job team/backup",
+		"the deletion of ConfigMap team/a", "the creation of Job team/farewell", "the note that the post-delete hooks are done", "the deletion of Secret team/sh.helm.release.v1.shop.v1",
 	}
 	for nth, what := range says {
 		t.Run(fmt.Sprint(nth), func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAnOldMarkIsRenewedOnce(t *testing.T) {
 		t.Errorf("got %v, and the record has %v", err, annotations)
 	}
 	got, err = f.uninstall(want)
-	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
+	if diff := cmp.Diff([]string{markRecord, "delete ConfigMap a", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
 		t.Errorf("got %q, %v, writes (-want +got):\n%s", got.State, err, diff)
 	}
 }
@@ -364,11 +364,11 @@ func TestObjectsThatAreHeld(t *testing.T) {
 	want := f.committed()
 	for try := range 2 {
 		got, err := f.uninstall(want)
-		if err != nil || got.State != Terminating || len(got.Remaining) != 1 || got.Remaining[0].String() != "a.configmaps/v1 (example.com/hold, example.com/more)" {
+		if err != nil || got.State != Terminating || len(got.Remaining) != 1 || got.Remaining[0].String() != "ConfigMap team/a (example.com/hold, example.com/more)" {
 			t.Errorf("try %d: got %q, %v, %v", try, got.State, err, got.Remaining)
 		}
 	}
-	if diff := cmp.Diff([]string{markRecord, "delete a.configmaps/v1", "delete b.configmaps/v1"}, f.server.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{markRecord, "delete ConfigMap a", "delete ConfigMap b"}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	// It goes while the third try waits.
@@ -385,7 +385,7 @@ func TestObjectsThatAreHeld(t *testing.T) {
 		return false
 	}
 	got, err := f.uninstall(want)
-	if diff := cmp.Diff([]string{"delete runner.serviceaccounts/v1", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
+	if diff := cmp.Diff([]string{"delete ServiceAccount runner", deleteRecord}, f.server.didWrite()); diff != "" || got.State != Done {
 		t.Errorf("got %q, %v, writes (-want +got):\n%s", got.State, err, diff)
 	}
 }
@@ -405,7 +405,7 @@ func TestAnotherObjectOfTheNameIsNotWaitedFor(t *testing.T) {
 		return true
 	}
 	got, err := f.uninstall(want)
-	if err != nil || got.State != Done || !slices.Contains(f.server.left(), "a.configmaps/v1") {
+	if err != nil || got.State != Done || !slices.Contains(f.server.left(), "ConfigMap a") {
 		t.Errorf("got %q, %v, left %q", got.State, err, f.server.left())
 	}
 }

@@ -179,10 +179,18 @@ func (s *fakeServer) didSend() []string {
 	return requests
 }
 
-// namePath is how messages name the object at a path.
+// namePath names the object at a path, without its namespace.
 func namePath(path string) string {
 	r, _, name := splitPath(path)
-	return observed.Ref{Resource: r, Name: name}.String()
+	return observed.FormatName(kindOf(r.Resource), "", name)
+}
+
+// kindOf is the kind of a resource; empty if tests have none of it.
+func kindOf(resource string) string {
+	return map[string]string{
+		"clusterrolebindings": "ClusterRoleBinding", "clusterroles": "ClusterRole", "configmaps": "ConfigMap", "jobs": "Job", "namespaces": "Namespace", "pods": "Pod",
+		"rolebindings": "RoleBinding", "roles": "Role", "secrets": "Secret", "serviceaccounts": "ServiceAccount", "services": "Service", "widgets": "Widget",
+	}[resource]
 }
 
 func splitPath(path string) (r schema.GroupVersionResource, namespace, name string) {

@@ -115,14 +115,14 @@ func TestEachRequestFails(t *testing.T) {
 						t.Fatalf("%s: the next try gives %q, %v", request, got.State, err)
 					}
 					wantWrites := []string{
-						"update " + recordName, "create backup.jobs.batch/v1", "update " + recordName,
-						"delete a.configmaps/v1", "delete runner.serviceaccounts/v1",
-						"create farewell.jobs.batch/v1", "update " + recordName, "delete farewell.jobs.batch/v1", "delete " + recordName,
+						"update " + recordName, "create Job backup", "update " + recordName,
+						"delete ConfigMap a", "delete ServiceAccount runner",
+						"create Job farewell", "update " + recordName, "delete Job farewell", "delete " + recordName,
 					}
 					if diff := cmp.Diff(wantWrites, append(writes, f.server.didWrite()...)); diff != "" {
 						t.Errorf("%s: writes of both tries (-want +got):\n%s", request, diff)
 					}
-					if diff := cmp.Diff([]string{"backup.jobs.batch/v1", "stays.configmaps/v1", "theirs.configmaps/v1"}, f.server.left()); diff != "" {
+					if diff := cmp.Diff([]string{"ConfigMap stays", "ConfigMap theirs", "Job backup"}, f.server.left()); diff != "" {
 						t.Errorf("%s: left (-want +got):\n%s", request, diff)
 					}
 				})
@@ -156,7 +156,7 @@ func TestFailures(t *testing.T) {
 	const record = "secrets/sh.helm.release.v1.shop.v1"
 	conflict, forbidden := failWith(http.StatusConflict, metav1.StatusReasonConflict), failWith(http.StatusForbidden, metav1.StatusReasonForbidden)
 	broken, busy := failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError), failWith(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	mark, a, b, access, last := "update "+recordName, "delete a.configmaps/v1", "delete b.configmaps/v1", "delete runner.serviceaccounts/v1", "delete "+recordName
+	mark, a, b, access, last := "update "+recordName, "delete ConfigMap a", "delete ConfigMap b", "delete ServiceAccount runner", "delete "+recordName
 	all := []string{mark, a, b, access, last}
 	cases := map[string]struct {
 		reason         string
@@ -198,15 +198,15 @@ func TestFailures(t *testing.T) {
 		},
 		"ObjectUnreadable": {
 			reason: "the others of its stage go, and nothing after them", method: http.MethodGet, suffix: "configmaps/a", times: -1, with: forbidden,
-			says: "cannot read a.configmaps/v1: the test answers 403", writes: []string{mark, b},
+			says: "cannot read ConfigMap team/a: the test answers 403", writes: []string{mark, b},
 		},
 		"ObjectForbidden": {
 			reason: "the others of its stage go, and nothing after them", method: http.MethodDelete, suffix: "configmaps/a", times: -1, with: forbidden,
-			says: "cannot delete a.configmaps/v1: the test answers 403", writes: []string{mark, b},
+			says: "cannot delete ConfigMap team/a: the test answers 403", writes: []string{mark, b},
 		},
 		"ObjectBroken": {
 			reason: "a webhook refuses it", method: http.MethodDelete, suffix: "configmaps/b", times: -1, with: broken,
-			says: "cannot delete b.configmaps/v1: the test answers 500", writes: []string{mark, a},
+			says: "cannot delete ConfigMap team/b: the test answers 500", writes: []string{mark, a},
 		},
 		"ObjectGone": {
 			reason: "somebody else has deleted it", method: http.MethodGet, suffix: "configmaps/a", times: -1, with: gone("a"), writes: []string{mark, b, access, last},
@@ -216,14 +216,14 @@ func TestFailures(t *testing.T) {
 		},
 		"NoSuchPath": {
 			reason: "a path that is not served says nothing about the object", method: http.MethodDelete, suffix: "configmaps/a", times: -1, with: notServed(),
-			says: "cannot delete a.configmaps/v1: the server could not find the requested resource", writes: []string{mark, b},
+			says: "cannot delete ConfigMap team/a: the server could not find the requested resource", writes: []string{mark, b},
 		},
 		"ConflictOnce": {
 			reason: "it is read again", method: http.MethodDelete, suffix: "configmaps/a", times: 4, with: conflict, writes: all,
 		},
 		"ConflictAlways": {
 			reason: "not now", method: http.MethodDelete, suffix: "configmaps/a", times: -1, with: conflict,
-			says: "cannot delete a.configmaps/v1: it changed 5 times just before its deletion", writes: []string{mark, b},
+			says: "cannot delete ConfigMap team/a: it changed 5 times just before its deletion", writes: []string{mark, b},
 		},
 		"Busy": {
 			reason: "the client waits for as long as it is asked to", method: http.MethodDelete, suffix: "configmaps/a", times: 1, with: busy,
@@ -231,11 +231,11 @@ func TestFailures(t *testing.T) {
 		},
 		"BusyForever": {
 			reason: "but not forever", method: http.MethodDelete, suffix: "configmaps/a", times: -1, with: busy,
-			header: []string{"Retry-After", "0"}, says: "cannot delete a.configmaps/v1: the test answers 429", writes: []string{mark, b},
+			header: []string{"Retry-After", "0"}, says: "cannot delete ConfigMap team/a: the test answers 429", writes: []string{mark, b},
 		},
 		"AccessForbidden": {
 			reason: "the last stage counts too", method: http.MethodDelete, suffix: "serviceaccounts/runner", times: -1, with: forbidden,
-			says: "cannot delete runner.serviceaccounts/v1: the test answers 403", writes: []string{mark, a, b},
+			says: "cannot delete ServiceAccount team/runner: the test answers 403", writes: []string{mark, a, b},
 		},
 		"LastForbidden": {
 			reason: "the release stays uninstalling", method: http.MethodDelete, suffix: record, times: -1, with: forbidden,
@@ -294,10 +294,10 @@ func TestAllFailuresOfAStageAreNamed(t *testing.T) {
 		return true
 	}
 	got, err := f.uninstall(want)
-	if err == nil || !strings.Contains(err.Error(), "a.configmaps/v1") || !strings.Contains(err.Error(), "c.configmaps/v1") {
+	if err == nil || !strings.Contains(err.Error(), "ConfigMap team/a") || !strings.Contains(err.Error(), "ConfigMap team/c") {
 		t.Errorf("got %v", err)
 	}
-	if diff := cmp.Diff([]string{"b.configmaps/v1"}, refs(got.Deleted)); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap b"}, refs(got.Deleted)); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 	if !apierrors.IsForbidden(err) {

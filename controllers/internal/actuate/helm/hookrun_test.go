@@ -24,7 +24,7 @@ import (
 const (
 	markRecord   = "update " + recordName
 	deleteRecord = "delete " + recordName
-	backupJob    = "backup.jobs.batch/v1"
+	backupJob    = "Job backup"
 )
 
 // TestHookOrder runs hooks by weight and then by name, each for its event, and notes the end of each event before it cleans up.
@@ -43,23 +43,23 @@ func TestHookOrder(t *testing.T) {
 	check(t, err)
 	want := []string{
 		markRecord,
-		"create z-first.jobs.batch/v1", "create b-second.jobs.batch/v1", "create c-second.pods/v1", "create m-third.jobs.batch/v1", "create b-fourth.jobs.batch/v1",
-		markRecord, "delete m-third.jobs.batch/v1", "delete c-second.pods/v1", "delete b-second.jobs.batch/v1",
-		"delete a.configmaps/v1",
-		"create c-second.pods/v1", markRecord, "delete c-second.pods/v1",
+		"create Job z-first", "create Job b-second", "create Pod c-second", "create Job m-third", "create Job b-fourth",
+		markRecord, "delete Job m-third", "delete Pod c-second", "delete Job b-second",
+		"delete ConfigMap a",
+		"create Pod c-second", markRecord, "delete Pod c-second",
 		deleteRecord,
 	}
 	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	if created := refs(got.Created); got.State != Done || len(created) != 6 || created[0] != "z-first.jobs.batch/v1" || got.Created[0].UID == "" {
+	if created := refs(got.Created); got.State != Done || len(created) != 6 || created[0] != "Job z-first" || got.Created[0].UID == "" {
 		t.Errorf("got %q, created %q", got.State, created)
 	}
 }
 
 // TestHookPolicies shows what each delete policy deletes, and when.
 func TestHookPolicies(t *testing.T) {
-	const create, remove, object = "create " + backupJob, "delete " + backupJob, "delete a.configmaps/v1"
+	const create, remove, object = "create " + backupJob, "delete " + backupJob, "delete ConfigMap a"
 	cases := map[string]struct {
 		reason, policy, ends string
 		// there is whether an object of an earlier run is there.
@@ -98,7 +98,7 @@ func TestHookPolicies(t *testing.T) {
 			switch {
 			case tc.failed == "" && (err != nil || got.State != Done):
 				t.Errorf("%s: got %q, %v", tc.reason, got.State, err)
-			case tc.failed != "" && (failed == nil || got.State != HookFailed || failed.Hook != "pre-delete hook "+backupJob || !strings.Contains(failed.Why, tc.failed)):
+			case tc.failed != "" && (failed == nil || got.State != HookFailed || failed.Hook != "pre-delete hook Job team/backup" || !strings.Contains(failed.Why, tc.failed)):
 				t.Errorf("%s: got %q, %v, want %q", tc.reason, got.State, err, tc.failed)
 			}
 		})
@@ -113,10 +113,10 @@ func TestAFailedHookEndsItsEvent(t *testing.T) {
 		config("a"), job("one", well, preDelete, `"helm.sh/hook-delete-policy": hook-succeeded`), job("two", badly, preDelete), job("zthree", well, preDelete),
 	)
 	_, err := f.uninstall(f.committed())
-	if err == nil || err.Error() != `cannot uninstall release "shop": pre-delete hook two.jobs.batch/v1 failed: AsAsked: the test says so` {
+	if err == nil || err.Error() != `cannot uninstall release "shop": pre-delete hook Job team/two failed: AsAsked: the test says so` {
 		t.Errorf("got %v", err)
 	}
-	want := []string{markRecord, "create one.jobs.batch/v1", "create two.jobs.batch/v1", "delete one.jobs.batch/v1"}
+	want := []string{markRecord, "create Job one", "create Job two", "delete Job one"}
 	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -131,11 +131,11 @@ func TestAFailedPostDeleteHookKeepsTheRecords(t *testing.T) {
 	f := fakeClusterWithAccount(t)
 	f.install(config("a"), job("backup", well, preDelete), job("farewell", badly, postDelete))
 	want := f.committed()
-	before := []string{markRecord, "create " + backupJob, markRecord, "delete a.configmaps/v1", "create farewell.jobs.batch/v1"}
-	for try, writes := range [][]string{before, {"delete farewell.jobs.batch/v1", "create farewell.jobs.batch/v1"}} {
+	before := []string{markRecord, "create " + backupJob, markRecord, "delete ConfigMap a", "create Job farewell"}
+	for try, writes := range [][]string{before, {"delete Job farewell", "create Job farewell"}} {
 		got, err := f.uninstall(want)
 		failed, ok := errors.AsType[*HookError](err)
-		if !ok || got.State != HookFailed || failed.Hook != "post-delete hook farewell.jobs.batch/v1" || got.Hook != failed.Hook {
+		if !ok || got.State != HookFailed || failed.Hook != "post-delete hook Job team/farewell" || got.Hook != failed.Hook {
 			t.Errorf("try %d: got %q of %q, %v", try, got.State, got.Hook, err)
 		}
 		if diff := cmp.Diff(writes, f.server.didWrite()); diff != "" {
@@ -185,7 +185,7 @@ func (s *fakeServer) onWatch(does ...func(w http.ResponseWriter) (answered bool)
 // TestWaitForHook has a Job run for a while, and things happen to it meanwhile.
 func TestWaitForHook(t *testing.T) {
 	const path = "jobs/backup"
-	const long, failed = time.Hour, "pre-delete hook " + backupJob + " failed: "
+	const long, failed = time.Hour, "pre-delete hook Job team/backup failed: "
 	type does = func(w http.ResponseWriter) bool
 	change := func(f *fakeCluster, by func(o *unstructured.Unstructured) bool) does {
 		return func(http.ResponseWriter) bool {
@@ -273,7 +273,7 @@ func TestWaitForHook(t *testing.T) {
 				respond(w, failWith(http.StatusForbidden, metav1.StatusReasonForbidden))
 				return true
 			}}
-		}, want: Unfinished, says: "cannot watch pre-delete hook " + backupJob + ": the test answers 403"},
+		}, want: Unfinished, says: "cannot watch pre-delete hook Job team/backup: the test answers 403"},
 		"TooLong": {reason: "a hook has so much time", does: func(f *fakeCluster) []does {
 			return []does{step(f, long)}
 		}, want: HookFailed, says: failed + "it did not end within 1h0m0s"},
@@ -313,7 +313,7 @@ func TestATryEndsBeforeItsHook(t *testing.T) {
 	for try := range 6 {
 		f.server.onWatch(func(http.ResponseWriter) bool { f.stepWhenWaiting(1, 10*time.Minute); return false })
 		got, err := u.Uninstall(t.Context(), nil, want, allow{})
-		if err != nil || got.State != HookRunning || got.Hook != "pre-delete hook "+backupJob {
+		if err != nil || got.State != HookRunning || got.Hook != "pre-delete hook Job team/backup" {
 			t.Fatalf("try %d: got %q of %q, %v", try, got.State, got.Hook, err)
 		}
 	}
@@ -384,13 +384,13 @@ func TestHookIsNotCreated(t *testing.T) {
 			},
 		},
 		"Unreadable": {
-			reason: "whether it is there is not known", state: Unfinished, says: "cannot read pre-delete hook " + backupJob + ": the test answers 500",
+			reason: "whether it is there is not known", state: Unfinished, says: "cannot read pre-delete hook Job team/backup: the test answers 500",
 			given: func(f *fakeCluster, _ *UninstallRequest) {
 				f.server.onRequest(http.MethodGet, "/jobs/backup", -1, failWith(http.StatusInternalServerError, metav1.StatusReasonInternalError))
 			},
 		},
 		"Refused": {
-			reason: "the caller has changed its mind", state: Stopped, says: "stopped before the creation of " + backupJob + ": refused",
+			reason: "the caller has changed its mind", state: Stopped, says: "stopped before the creation of Job team/backup: refused",
 			guard: guard{runHook: func(observed.Ref) error { return errRefused }},
 		},
 		"MarkTakenOff": {
@@ -458,14 +458,14 @@ func TestHooksThatAreDone(t *testing.T) {
 	}{
 		"Nothing": {
 			reason: "the uninstall has only been begun", mark: "ours",
-			writes: []string{"create backup.jobs.batch/v1", markRecord, "delete backup.jobs.batch/v1", "delete a.configmaps/v1", "create farewell.jobs.batch/v1", markRecord, "delete farewell.jobs.batch/v1", deleteRecord},
+			writes: []string{"create Job backup", markRecord, "delete Job backup", "delete ConfigMap a", "create Job farewell", markRecord, "delete Job farewell", deleteRecord},
 		},
 		"Before": {
 			reason: "what ran before the deletion does not run after it", mark: "ours", noted: "pre-delete",
-			writes: []string{"delete a.configmaps/v1", "create farewell.jobs.batch/v1", markRecord, "delete farewell.jobs.batch/v1", deleteRecord},
+			writes: []string{"delete ConfigMap a", "create Job farewell", markRecord, "delete Job farewell", deleteRecord},
 		},
-		"Both":   {reason: "nothing is left but the record", mark: "ours", noted: "pre-delete,post-delete", writes: []string{"delete a.configmaps/v1", deleteRecord}},
-		"Theirs": {reason: "a note counts only with our mark", mark: "theirs", noted: "pre-delete,post-delete", writes: []string{markRecord, "create backup.jobs.batch/v1", markRecord, "delete backup.jobs.batch/v1", "delete a.configmaps/v1", "create farewell.jobs.batch/v1", markRecord, "delete farewell.jobs.batch/v1", deleteRecord}},
+		"Both":   {reason: "nothing is left but the record", mark: "ours", noted: "pre-delete,post-delete", writes: []string{"delete ConfigMap a", deleteRecord}},
+		"Theirs": {reason: "a note counts only with our mark", mark: "theirs", noted: "pre-delete,post-delete", writes: []string{markRecord, "create Job backup", markRecord, "delete Job backup", "delete ConfigMap a", "create Job farewell", markRecord, "delete Job farewell", deleteRecord}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -497,14 +497,14 @@ func TestAHookOfTwoEventsIsTwo(t *testing.T) {
 	f.putText(job("backup", never))
 	f.annotate("jobs/backup", hookAnnotation, "post-delete-"+string(want.UID))
 	got, err := f.uninstall(want)
-	if err != nil || got.State != HookRunning || got.Hook != "post-delete hook "+backupJob {
+	if err != nil || got.State != HookRunning || got.Hook != "post-delete hook Job team/backup" {
 		t.Errorf("got %q of %q, %v", got.State, got.Hook, err)
 	}
 	f.server.change("jobs/backup", func(o *unstructured.Unstructured) bool { endHook(o, well); return true })
 	if got, err = f.uninstall(want); err != nil || got.State != Done {
 		t.Errorf("got %q, %v", got.State, err)
 	}
-	if diff := cmp.Diff([]string{"delete a.configmaps/v1", markRecord, "delete " + backupJob, deleteRecord}, f.server.didWrite()); diff != "" {
+	if diff := cmp.Diff([]string{"delete ConfigMap a", markRecord, "delete " + backupJob, deleteRecord}, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 }
@@ -521,11 +521,11 @@ func TestHooksAreNotRun(t *testing.T) {
 		says      string
 	}{
 		"NoAccount":      {hook: config("gift", preDelete), noAccount: true, says: noAccountDetail},
-		"Role":           {hook: hook("rbac.authorization.k8s.io/v1", "Role", ""), says: `its hook "gift" cannot run: gift.roles.rbac.authorization.k8s.io/v1` + rights},
-		"RoleBinding":    {hook: hook("rbac.authorization.k8s.io/v1", "RoleBinding", ""), says: `its hook "gift" cannot run: gift.rolebindings.rbac.authorization.k8s.io/v1` + rights},
-		"ServiceAccount": {hook: hook("v1", "ServiceAccount", ""), says: "gift.serviceaccounts/v1" + rights},
-		"AccountToken":   {hook: hook("v1", "Secret", "type: kubernetes.io/service-account-token\n"), says: "gift.secrets/v1" + rights},
-		"BootstrapToken": {hook: hook("v1", "Secret", "type: bootstrap.kubernetes.io/token\n"), says: "gift.secrets/v1" + rights},
+		"Role":           {hook: hook("rbac.authorization.k8s.io/v1", "Role", ""), says: `its hook "gift" cannot run: Role team/gift` + rights},
+		"RoleBinding":    {hook: hook("rbac.authorization.k8s.io/v1", "RoleBinding", ""), says: `its hook "gift" cannot run: RoleBinding team/gift` + rights},
+		"ServiceAccount": {hook: hook("v1", "ServiceAccount", ""), says: "ServiceAccount team/gift" + rights},
+		"AccountToken":   {hook: hook("v1", "Secret", "type: kubernetes.io/service-account-token\n"), says: "Secret team/gift" + rights},
+		"BootstrapToken": {hook: hook("v1", "Secret", "type: bootstrap.kubernetes.io/token\n"), says: "Secret team/gift" + rights},
 		"Secret":         {hook: hook("v1", "Secret", "type: Opaque\n")},
 		"ClusterRole":    {hook: hook("rbac.authorization.k8s.io/v1", "ClusterRole", ""), says: "clusterroles.rbac.authorization.k8s.io are cluster-scoped"},
 		"NotServed":      {hook: hook("example.com/v1", "Nothing", ""), says: `its hook "gift" cannot run: the API server serves no kind Nothing of example.com/v1`},
@@ -542,7 +542,7 @@ func TestHooksAreNotRun(t *testing.T) {
 			want := f.committed()
 			got, err := f.uninstall(want)
 			if tc.says == "" {
-				if err != nil || got.State != Done || !slices.Contains(f.server.didWrite(), "create gift.secrets/v1") {
+				if err != nil || got.State != Done || !slices.Contains(f.server.didWrite(), "create Secret gift") {
 					t.Errorf("got %q, %v", got.State, err)
 				}
 				return

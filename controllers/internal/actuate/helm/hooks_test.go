@@ -117,7 +117,7 @@ func (w *world) endPods(phase string) {
 }
 
 // recordName is the release's only record.
-const recordName = "sh.helm.release.v1.shop.v1.secrets/v1"
+const recordName = "Secret sh.helm.release.v1.shop.v1"
 
 func TestHooksRun(t *testing.T) {
 	w := newWorldWithAccount(t)
@@ -132,22 +132,22 @@ func TestHooksRun(t *testing.T) {
 	if diff := cmp.Diff(Outcome{State: Done}, got, cmpopts.IgnoreFields(Outcome{}, "Created", "Deleted")); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"settings.configmaps/v1", "backup.jobs.batch/v1", "check.pods/v1", "farewell.jobs.batch/v1"}, refs(got.Created)); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap settings", "Job backup", "Pod check", "Job farewell"}, refs(got.Created)); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 	want := []string{
 		"update " + recordName,
-		"create settings.configmaps/v1", "create backup.jobs.batch/v1", "create check.pods/v1",
+		"create ConfigMap settings", "create Job backup", "create Pod check",
 		"update " + recordName,
-		"delete check.pods/v1", "delete settings.configmaps/v1",
-		"delete a.configmaps/v1",
-		"create farewell.jobs.batch/v1", "update " + recordName, "delete farewell.jobs.batch/v1",
+		"delete Pod check", "delete ConfigMap settings",
+		"delete ConfigMap a",
+		"create Job farewell", "update " + recordName, "delete Job farewell",
 		"delete " + recordName,
 	}
 	if diff := cmp.Diff(want, w.writes()); diff != "" {
 		t.Errorf("requests, in this order (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"backup.jobs.batch/v1"}, w.names()); diff != "" {
+	if diff := cmp.Diff([]string{"Job backup"}, w.names()); diff != "" {
 		t.Errorf("left: what no delete policy takes (-want +got):\n%s", diff)
 	}
 	backup := must(w.client.BatchV1().Jobs(w.namespace).Get(w.ctx, "backup", metav1.GetOptions{}))(t)
@@ -169,14 +169,14 @@ func TestHookFails(t *testing.T) {
 		"Job": {
 			reason: "a pre-delete hook that fails holds everything",
 			hooks:  []string{job("backup", badly, preDelete)},
-			hook:   "pre-delete hook backup.jobs.batch/v1", why: "BackoffLimitExceeded",
-			left: []string{"a.configmaps/v1", "backup.jobs.batch/v1", recordName},
+			hook:   "pre-delete hook Job backup", why: "BackoffLimitExceeded",
+			left: []string{"ConfigMap a", "Job backup", recordName},
 		},
 		"Pod": {
 			reason: "a Pod may be a hook, and says why it failed",
 			hooks:  []string{pod("backup", badly, preDelete)},
-			hook:   "pre-delete hook backup.pods/v1", why: "AsAsked: the test says so",
-			left: []string{"a.configmaps/v1", recordName},
+			hook:   "pre-delete hook Pod backup", why: "AsAsked: the test says so",
+			left: []string{"ConfigMap a", recordName},
 		},
 		"Second": {
 			reason: "those after it are not run, those before it are cleaned up",
@@ -185,33 +185,33 @@ func TestHookFails(t *testing.T) {
 				job("backup", badly, preDelete),
 				job("later", well, preDelete, `"helm.sh/hook-weight": "5"`),
 			},
-			hook: "pre-delete hook backup.jobs.batch/v1", why: "BackoffLimitExceeded",
-			left: []string{"a.configmaps/v1", "backup.jobs.batch/v1", recordName},
+			hook: "pre-delete hook Job backup", why: "BackoffLimitExceeded",
+			left: []string{"ConfigMap a", "Job backup", recordName},
 		},
 		"DeletedWhenFailed": {
 			reason: "the delete policy is honoured",
 			hooks:  []string{job("backup", badly, preDelete, `"helm.sh/hook-delete-policy": hook-failed`)},
-			hook:   "pre-delete hook backup.jobs.batch/v1", why: "BackoffLimitExceeded",
-			left: []string{"a.configmaps/v1", recordName},
+			hook:   "pre-delete hook Job backup", why: "BackoffLimitExceeded",
+			left: []string{"ConfigMap a", recordName},
 		},
 		"PostDelete": {
 			reason: "a post-delete hook that fails holds the record",
 			hooks:  []string{job("farewell", badly, postDelete)},
-			hook:   "post-delete hook farewell.jobs.batch/v1", why: "BackoffLimitExceeded",
-			left: []string{"farewell.jobs.batch/v1", recordName},
+			hook:   "post-delete hook Job farewell", why: "BackoffLimitExceeded",
+			left: []string{"Job farewell", recordName},
 		},
 		"Hangs": {
 			reason: "a hook that takes too long has failed",
 			hooks:  []string{job("backup", never, preDelete)},
 			change: func(c *UninstallRequest) { c.HookTimeout = 3 * time.Second },
-			hook:   "pre-delete hook backup.jobs.batch/v1", why: "it did not end within 3s",
-			left: []string{"a.configmaps/v1", "backup.jobs.batch/v1", recordName},
+			hook:   "pre-delete hook Job backup", why: "it did not end within 3s",
+			left: []string{"ConfigMap a", "Job backup", recordName},
 		},
 		"Refused": {
 			reason: "what the API server does not create has failed",
 			hooks:  []string{"apiVersion: v1\nkind: Service\nmetadata: {name: backup, annotations: {" + preDelete + "}}\nspec: {ports: [{port: 99999}]}\n"},
-			hook:   "pre-delete hook backup.services/v1", why: "99999",
-			left: []string{"a.configmaps/v1", recordName},
+			hook:   "pre-delete hook Service backup", why: "99999",
+			left: []string{"ConfigMap a", recordName},
 		},
 	}
 	for name, tc := range cases {
@@ -226,9 +226,10 @@ func TestHookFails(t *testing.T) {
 			for try := range 2 { // the second is as the first
 				got, err := w.uninstaller().Uninstall(w.ctx, nil, want, allow{})
 				failed, ok := errors.AsType[*HookError](err)
-				if !ok || failed.Hook != tc.hook || !strings.Contains(failed.Why, tc.why) {
+				if !ok || strings.ReplaceAll(failed.Hook, w.namespace+"/", "") != tc.hook || !strings.Contains(failed.Why, tc.why) {
 					t.Fatalf("%s: try %d: got error %v, want that %s failed: %s", tc.reason, try, err, tc.hook, tc.why)
 				}
+				got.Hook = strings.ReplaceAll(got.Hook, w.namespace+"/", "")
 				if diff := cmp.Diff(Outcome{State: HookFailed, Hook: tc.hook}, got, cmpopts.IgnoreFields(Outcome{}, "Created", "Deleted")); diff != "" {
 					t.Errorf("%s: try %d: outcome (-want +got):\n%s", tc.reason, try, diff)
 				}
@@ -306,7 +307,7 @@ func TestHookThatTakesLong(t *testing.T) {
 			want.Timeout = 0
 			for range 3 {
 				got := w.uninstall(want)
-				if diff := cmp.Diff(Outcome{State: HookRunning, Hook: event + " hook slow.jobs.batch/v1"}, got, cmpopts.IgnoreFields(Outcome{}, "Created", "Deleted")); diff != "" {
+				if diff := cmp.Diff(Outcome{State: HookRunning, Hook: event + " hook Job " + w.namespace + "/slow"}, got, cmpopts.IgnoreFields(Outcome{}, "Created", "Deleted")); diff != "" {
 					t.Errorf("outcome (-want +got):\n%s", diff)
 				}
 			}
@@ -317,7 +318,7 @@ func TestHookThatTakesLong(t *testing.T) {
 			}
 			w.wantGone()
 			created := slices.DeleteFunc(w.writes(), func(write string) bool { return !strings.HasPrefix(write, "create") })
-			if diff := cmp.Diff([]string{"create slow.jobs.batch/v1"}, created); diff != "" {
+			if diff := cmp.Diff([]string{"create Job slow"}, created); diff != "" {
 				t.Errorf("created (-want +got):\n%s", diff)
 			}
 		})
@@ -344,7 +345,7 @@ func TestPreDeleteHooksRunOnce(t *testing.T) {
 	}
 	w.wantGone()
 	created := slices.DeleteFunc(w.writes(), func(write string) bool { return !strings.HasPrefix(write, "create") })
-	if diff := cmp.Diff([]string{"create backup.jobs.batch/v1", "create backup.jobs.batch/v1"}, created); diff != "" {
+	if diff := cmp.Diff([]string{"create Job backup", "create Job backup"}, created); diff != "" {
 		t.Errorf("once before the deletion and once after it (-want +got):\n%s", diff)
 	}
 }
@@ -429,17 +430,17 @@ func TestHooksThatGiveRights(t *testing.T) {
 	}{
 		"RoleBinding": {
 			head("rbac.authorization.k8s.io/v1", "RoleBinding") + "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\nsubjects: [{kind: ServiceAccount, name: hob}]\n",
-			"gift.rolebindings.rbac.authorization.k8s.io/v1" + " " + grantsRightsDetail,
+			"RoleBinding gift" + " " + grantsRightsDetail,
 		},
-		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "gift.roles.rbac.authorization.k8s.io/v1" + " " + grantsRightsDetail},
-		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "gift.resourceclaims.resource.k8s.io/v1 " + grantsRightsDetail},
+		"Role":          {head("rbac.authorization.k8s.io/v1", "Role") + "rules: []\n", "Role gift" + " " + grantsRightsDetail},
+		"ResourceClaim": {head("resource.k8s.io/v1", "ResourceClaim") + "spec: {}\n", "ResourceClaim gift " + grantsRightsDetail},
 		"Certificate": {
 			head("certificates.k8s.io/v1", "CertificateSigningRequest"),
-			"gift.certificatesigningrequests.certificates.k8s.io/v1: certificatesigningrequests.certificates.k8s.io are cluster-scoped: a release may delete them only if the operator runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
+			"CertificateSigningRequest gift: certificatesigningrequests.certificates.k8s.io are cluster-scoped: a release may delete them only if the operator runs with --allow-protected-kinds=certificatesigningrequests.certificates.k8s.io",
 		},
-		"ServiceAccount": {head("v1", "ServiceAccount"), "gift.serviceaccounts/v1" + " " + grantsRightsDetail},
-		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "gift.secrets/v1" + " " + grantsRightsDetail},
-		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "gift.serviceaccounts/v1" + " " + grantsRightsDetail},
+		"ServiceAccount": {head("v1", "ServiceAccount"), "ServiceAccount gift" + " " + grantsRightsDetail},
+		"Token":          {head("v1", "Secret") + "type: kubernetes.io/service-account-token\n", "Secret gift" + " " + grantsRightsDetail},
+		"List":           {"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n- {apiVersion: v1, kind: ServiceAccount, metadata: {name: gift}}\n", "ServiceAccount gift" + " " + grantsRightsDetail},
 		"Secret":         {head("v1", "Secret") + "stringData: {a: b}\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -450,7 +451,7 @@ func TestHooksThatGiveRights(t *testing.T) {
 			if tc.blocked != "" {
 				blocked = `its hook "settings" cannot run: ` + tc.blocked
 			}
-			if got := w.look().HooksBlocked; got != blocked {
+			if got := strings.ReplaceAll(w.look().HooksBlocked, w.namespace+"/", ""); got != blocked {
 				t.Errorf("got  %q\nwant %q", got, blocked)
 			}
 			got, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
@@ -460,7 +461,7 @@ func TestHooksThatGiveRights(t *testing.T) {
 				}
 				return
 			}
-			if why, is := errors.AsType[*BlockedError](err); !is || why.Reason != v1alpha1.ReasonReleaseHasHooks || why.Detail != blocked {
+			if why, is := errors.AsType[*BlockedError](err); !is || why.Reason != v1alpha1.ReasonReleaseHasHooks || strings.ReplaceAll(why.Detail, w.namespace+"/", "") != blocked {
 				t.Errorf("got %q, %v", got.State, err)
 			}
 			if writes := w.writes(); len(writes) > 0 {
@@ -561,7 +562,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 			t.Errorf("got %q, %v: want the end of the context", got.State, err)
 		}
 	}()
-	w.until(func() bool { return slices.Contains(w.names(), "slow.jobs.batch/v1") })
+	w.until(func() bool { return slices.Contains(w.names(), "Job slow") })
 	cancel()
 	select {
 	case <-returned:
@@ -574,7 +575,7 @@ func TestHookEndsWithItsContext(t *testing.T) {
 		t.Errorf("outcome of the next try (-want +got):\n%s", diff)
 	}
 	created := slices.DeleteFunc(w.writes(), func(write string) bool { return !strings.HasPrefix(write, "create") })
-	if diff := cmp.Diff([]string{"create slow.jobs.batch/v1"}, created); diff != "" {
+	if diff := cmp.Diff([]string{"create Job slow"}, created); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
 }
@@ -613,7 +614,7 @@ func TestResumeWithHooks(t *testing.T) {
 				if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {
 					t.Errorf("outcome of the second attempt (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff([]string{"backup.jobs.batch/v1"}, w.names()); diff != "" {
+				if diff := cmp.Diff([]string{"Job backup"}, w.names()); diff != "" {
 					t.Errorf("left (-want +got):\n%s", diff)
 				}
 				count := map[string]int{}
@@ -621,8 +622,8 @@ func TestResumeWithHooks(t *testing.T) {
 					count[write]++
 				}
 				wantCount := map[string]int{
-					"update " + recordName: 3, "delete " + recordName: 1, "delete a.configmaps/v1": 1,
-					"create backup.jobs.batch/v1": 1, "create farewell.jobs.batch/v1": 1, "delete farewell.jobs.batch/v1": 1,
+					"update " + recordName: 3, "delete " + recordName: 1, "delete ConfigMap a": 1,
+					"create Job backup": 1, "create Job farewell": 1, "delete Job farewell": 1,
 				}
 				if diff := cmp.Diff(wantCount, count); diff != "" {
 					t.Errorf("requests (-want +got):\n%s", diff)
@@ -641,7 +642,7 @@ func TestLeftUninstallingByOthers(t *testing.T) {
 		created []string
 		blocked string
 	}{
-		"AsAccount":    {reason: "hooks are run at least once", account: true, created: []string{"create backup.jobs.batch/v1"}},
+		"AsAccount":    {reason: "hooks are run at least once", account: true, created: []string{"create Job backup"}},
 		"HooksOff":     {reason: "unless nobody wants them", account: true, disable: true},
 		"AsTheCleaner": {reason: "nobody has answered for its hooks", blocked: v1alpha1.ReasonReleaseHasHooks},
 	}
@@ -693,7 +694,7 @@ func TestNotesOfOthersCountForNothing(t *testing.T) {
 			if diff := cmp.Diff(Done, w.uninstall(w.committed()).State); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
-			if writes := w.writes(); !slices.Contains(writes, "create backup.jobs.batch/v1") {
+			if writes := w.writes(); !slices.Contains(writes, "create Job backup") {
 				t.Errorf("the hook was not run: %q", writes)
 			}
 		})
@@ -737,7 +738,7 @@ func TestAsAServiceAccount(t *testing.T) {
 	if diff := cmp.Diff(Done, got.State); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"deleter.rolebindings.rbac.authorization.k8s.io/v1", "deleter.roles.rbac.authorization.k8s.io/v1", "deleter.serviceaccounts/v1"}, w.names()); diff != "" {
+	if diff := cmp.Diff([]string{"Role deleter", "RoleBinding deleter", "ServiceAccount deleter"}, w.names()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	w.writes()

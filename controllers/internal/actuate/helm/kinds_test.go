@@ -36,7 +36,7 @@ func TestKindIsGone(t *testing.T) {
 	t.Run("Served", func(t *testing.T) {
 		w := newWorld(t)
 		got := w.uninstall(install(w))
-		if !slices.Contains(refs(got.Deleted), "w.widgets.shop.example.com/v1") {
+		if !slices.Contains(refs(got.Deleted), "Widget w") {
 			t.Errorf("the custom resource was not deleted: %q", refs(got.Deleted))
 		}
 	})
@@ -48,7 +48,7 @@ func TestKindIsGone(t *testing.T) {
 		if diff := cmp.Diff(Done, got.State); diff != "" {
 			t.Errorf("outcome (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"w.widgets.shop.example.com/v1"}, kept(got.Kept)); diff != "" {
+		if diff := cmp.Diff([]string{"Widget w"}, kept(got.Kept)); diff != "" {
 			t.Errorf("left out (-want +got):\n%s", diff)
 		}
 		w.wantGone()
@@ -93,7 +93,7 @@ func TestKindIsGone(t *testing.T) {
 		if err == nil || got.State != Unfinished {
 			t.Errorf("got %q, %v: want an error, a path that is not served says nothing about objects", got.State, err)
 		}
-		if !slices.Contains(w.names(), "sh.helm.release.v1.shop.v1.secrets/v1") {
+		if !slices.Contains(w.names(), "Secret sh.helm.release.v1.shop.v1") {
 			t.Error("the record of the release is gone before its objects")
 		}
 		w.removeHiddenCRD()
@@ -104,7 +104,7 @@ func TestKindIsGone(t *testing.T) {
 		w.patchCRD(`[{"op":"add","path":"/spec/versions/1","value":{"name":"v2","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}},
 			{"op":"replace","path":"/spec/versions/0/served","value":false},{"op":"replace","path":"/spec/versions/0/storage","value":false}]`)
 		got := w.settled(want)
-		if !slices.Contains(refs(got.Deleted), "w.widgets.shop.example.com/v2") {
+		if !slices.Contains(refs(got.Deleted), "Widget w") {
 			t.Errorf("the custom resource was not deleted: %q", refs(got.Deleted))
 		}
 		check(t, cluster.RemoveCRD(w.ctx, w.admin, crd))

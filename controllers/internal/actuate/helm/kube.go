@@ -109,7 +109,7 @@ func objectsOf(list kube.ResourceList) []object {
 	var objects []object
 	for _, i := range list {
 		o := object{
-			Ref:        observed.Ref{Resource: i.Mapping.Resource, Namespace: i.Namespace, Name: i.Name},
+			Ref:        observed.Ref{Resource: i.Mapping.Resource, Kind: i.Mapping.GroupVersionKind.Kind, Namespace: i.Namespace, Name: i.Name},
 			kind:       i.Mapping.GroupVersionKind,
 			namespaced: i.Namespaced(),
 		}

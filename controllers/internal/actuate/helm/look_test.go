@@ -204,11 +204,11 @@ func TestOutsideTheNamespace(t *testing.T) {
 		deleted string
 		kept    string
 	}{
-		"OtherNamespace": {reason: "it says that it belongs to the release", given: func(w *world) { inOther(w, "") }, deleted: "x.configmaps/v1"},
+		"OtherNamespace": {reason: "it says that it belongs to the release", given: func(w *world) { inOther(w, "") }, deleted: "ConfigMap x"},
 		"TakenOver": {
 			reason: "it says that it belongs to another release",
 			given:  func(w *world) { inOther(w, `{"metadata":{"annotations":{"meta.helm.sh/release-namespace":"bank"}}}`) },
-			kept:   "x.configmaps/v1",
+			kept:   "ConfigMap x",
 		},
 		"ProtectedNamespace": {
 			reason: "it lies in a protected namespace",

@@ -229,7 +229,7 @@ func (u *Uninstaller) resolveDocuments(ctx context.Context, kinds *kindResolver,
 		if err != nil {
 			return resolvedManifest{}, err
 		}
-		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: observed.Ref{Resource: served.resource, Name: d.name}}
+		o := object{kind: d.kind, namespaced: served.namespaced, content: d.content, Ref: observed.Ref{Resource: served.resource, Kind: d.kind.Kind, Name: d.name}}
 		if served.namespaced {
 			o.Namespace = d.namespace
 			if o.Namespace == "" {
@@ -257,7 +257,7 @@ func (u *Uninstaller) findBlocker(ctx context.Context, slot ReadSlot, r resolved
 		case !o.namespaced:
 			outside = append(outside, o.String()+" (cluster-scoped)")
 		case o.Namespace != namespace:
-			outside = append(outside, fmt.Sprintf("%s (namespace %q)", o.Ref, o.Namespace))
+			outside = append(outside, o.String())
 		}
 		if because := u.protection.OfRelease(o.Ref, o.namespaced); because != "" {
 			protected = append(protected, fmt.Sprintf("%s (%s)", o.Ref, because))

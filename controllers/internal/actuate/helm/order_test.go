@@ -30,10 +30,10 @@ func TestUninstallOrder(t *testing.T) {
 	got, err := f.uninstall(f.committed())
 	check(t, err)
 	want := []string{
-		"update sh.helm.release.v1.shop.v10.secrets/v1",
-		"delete web.services/v1", "delete tidy.jobs.batch/v1", "delete one.pods/v1", "delete b.configmaps/v1", "delete a.configmaps/v1",
-		"delete runner.rolebindings.rbac.authorization.k8s.io/v1", "delete runner.roles.rbac.authorization.k8s.io/v1", "delete runner.serviceaccounts/v1",
-		"delete sh.helm.release.v1.shop.v1.secrets/v1", "delete sh.helm.release.v1.shop.v9.secrets/v1", "delete sh.helm.release.v1.shop.v10.secrets/v1",
+		"update Secret sh.helm.release.v1.shop.v10",
+		"delete Service web", "delete Job tidy", "delete Pod one", "delete ConfigMap b", "delete ConfigMap a",
+		"delete RoleBinding runner", "delete Role runner", "delete ServiceAccount runner",
+		"delete Secret sh.helm.release.v1.shop.v1", "delete Secret sh.helm.release.v1.shop.v9", "delete Secret sh.helm.release.v1.shop.v10",
 	}
 	if diff := cmp.Diff(want, f.server.didWrite()); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)

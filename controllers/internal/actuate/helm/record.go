@@ -549,5 +549,5 @@ func isRecordName(name string) bool { return strings.HasPrefix(name, storage.Hel
 
 // secretRef is a reference to the Secret of a record.
 func (r record) secretRef() observed.Ref {
-	return refAt(observed.Ref{Resource: secretsResource(), Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
+	return refAt(observed.Ref{Resource: secretsResource(), Kind: "Secret", Namespace: r.secret.Namespace, Name: r.secret.Name}, &r.secret)
 }

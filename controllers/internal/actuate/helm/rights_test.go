@@ -104,10 +104,10 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 	want := w.committed()
 	want.Rights = slices.DeleteFunc(r.RequiredRights(false), func(r observed.Right) bool { return r.Resource == "services" })
 	got := w.uninstall(want)
-	if diff := cmp.Diff([]string{"web.services/v1"}, kept(got.Kept)); diff != "" {
+	if diff := cmp.Diff([]string{"Service web"}, kept(got.Kept)); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"web.services/v1"}, w.names()); diff != "" {
+	if diff := cmp.Diff([]string{"Service web"}, w.names()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }

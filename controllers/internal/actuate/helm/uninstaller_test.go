@@ -27,10 +27,13 @@ import (
 )
 
 // refs returns references as text, for comparison.
+// nameAlone names an object without its namespace, which each test has of its own.
+func nameAlone(r observed.Ref) string { return observed.FormatName(r.Kind, "", r.Name) }
+
 func refs(list []observed.Ref) []string {
 	var names []string
 	for _, r := range list {
-		names = append(names, r.String())
+		names = append(names, nameAlone(r))
 	}
 	return names
 }
@@ -38,7 +41,7 @@ func refs(list []observed.Ref) []string {
 func kept(list []Kept) []string {
 	var names []string
 	for _, k := range list {
-		names = append(names, k.Ref.String())
+		names = append(names, nameAlone(k.Ref))
 	}
 	slices.Sort(names)
 	return names
@@ -67,7 +70,7 @@ func TestUninstall(t *testing.T) {
 	}
 
 	got := w.uninstall(w.committed())
-	want := append(shopObjects(), "sh.helm.release.v1.shop.v1.secrets/v1", "sh.helm.release.v1.shop.v2.secrets/v1")
+	want := append(shopObjects(), "Secret sh.helm.release.v1.shop.v1", "Secret sh.helm.release.v1.shop.v2")
 	if diff := cmp.Diff(want, refs(got.Deleted)); diff != "" {
 		t.Errorf("deleted, in this order (-want +got):\n%s", diff)
 	}
@@ -75,7 +78,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
 	w.wantGone()
-	if diff := cmp.Diff(append([]string{"update sh.helm.release.v1.shop.v2.secrets/v1"}, deletions(want...)...), w.writes()); diff != "" {
+	if diff := cmp.Diff(append([]string{"update Secret sh.helm.release.v1.shop.v2"}, deletions(want...)...), w.writes()); diff != "" {
 		t.Errorf("requests, in this order (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(observed.Release{State: observed.ReleaseGone, Name: "shop"}, w.look().Release); diff != "" {
@@ -148,10 +151,10 @@ func TestUninstallKeeps(t *testing.T) {
 			if diff := cmp.Diff(Done, got.State); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff([]string{"a.configmaps/v1"}, kept(got.Kept)); diff != "" {
+			if diff := cmp.Diff([]string{"ConfigMap a"}, kept(got.Kept)); diff != "" {
 				t.Errorf("%s: said to be kept (-want +got):\n%s", tc.reason, diff)
 			}
-			if diff := cmp.Diff([]string{"a.configmaps/v1"}, w.names()); diff != "" {
+			if diff := cmp.Diff([]string{"ConfigMap a"}, w.names()); diff != "" {
 				t.Errorf("%s: left (-want +got):\n%s", tc.reason, diff)
 			}
 			w.writes()
@@ -371,7 +374,7 @@ func TestRewrittenHalfWay(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "has changed since the uninstall was decided") || got.State != Unfinished {
 				t.Errorf("got %q, %v: want an error", got.State, err)
 			}
-			if diff := cmp.Diff([]string{"web.services/v1"}, refs(got.Deleted)); diff != "" {
+			if diff := cmp.Diff([]string{"Service web"}, refs(got.Deleted)); diff != "" {
 				t.Errorf("deleted (-want +got):\n%s", diff)
 			}
 			if !recorded {
@@ -399,7 +402,7 @@ func TestUnmarkedHalfWay(t *testing.T) {
 	if err == nil || got.State != Unfinished {
 		t.Errorf("got %q, %v: want an error", got.State, err)
 	}
-	if diff := cmp.Diff([]string{"web.services/v1"}, refs(got.Deleted)); diff != "" {
+	if diff := cmp.Diff([]string{"Service web"}, refs(got.Deleted)); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
 }
@@ -414,7 +417,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 		wrong  bool
 	}{
 		"Harmless":  {reason: "it is read again, and goes", times: 2, patch: `{"metadata":{"labels":{"n":"%d"}}}`},
-		"TakenOver": {reason: "it is read again, and stays", times: 1, patch: `{"metadata":{"annotations":{"meta.helm.sh/release-name":"bank%d"}}}`, kept: []string{"a.configmaps/v1"}},
+		"TakenOver": {reason: "it is read again, and stays", times: 1, patch: `{"metadata":{"annotations":{"meta.helm.sh/release-name":"bank%d"}}}`, kept: []string{"ConfigMap a"}},
 		"Restless":  {reason: "it never holds still: not now", times: 100, patch: `{"metadata":{"labels":{"n":"%d"}}}`, wrong: true},
 	}
 	for name, tc := range cases {
@@ -437,7 +440,7 @@ func TestObjectChangesBeforeItsDeletion(t *testing.T) {
 			if diff := cmp.Diff(tc.kept, kept(got.Kept)); diff != "" {
 				t.Errorf("%s: said to be kept (-want +got):\n%s", tc.reason, diff)
 			}
-			if there := slices.Contains(w.names(), "a.configmaps/v1"); there != (tc.wrong || tc.kept != nil) {
+			if there := slices.Contains(w.names(), "ConfigMap a"); there != (tc.wrong || tc.kept != nil) {
 				t.Errorf("%s: still there: %v", tc.reason, there)
 			}
 			w.writes()
@@ -459,7 +462,7 @@ func TestObjectComesBack(t *testing.T) {
 	if diff := cmp.Diff(Done, got.State); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"a.configmaps/v1"}, w.names()); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap a"}, w.names()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
@@ -584,13 +587,13 @@ func TestForeignFinalizer(t *testing.T) {
 		}
 		var remaining []string
 		for _, r := range got.Remaining {
-			remaining = append(remaining, r.String())
+			remaining = append(remaining, strings.ReplaceAll(r.String(), w.namespace+"/", ""))
 		}
-		if diff := cmp.Diff([]string{"a.configmaps/v1 (example.com/hold)"}, remaining); diff != "" {
+		if diff := cmp.Diff([]string{"ConfigMap a (example.com/hold)"}, remaining); diff != "" {
 			t.Errorf("attempt %d: remaining (-want +got):\n%s", attempt, diff)
 		}
 	}
-	left := append([]string{"a.configmaps/v1", "sh.helm.release.v1.shop.v1.secrets/v1"}, shopObjects()[3:]...)
+	left := append([]string{"ConfigMap a", "Secret sh.helm.release.v1.shop.v1"}, shopObjects()[3:]...)
 	if diff := cmp.Diff(left, w.names(), cmpopts.SortSlices(strings.Compare)); diff != "" {
 		t.Errorf("record, accounts and roles stay until the rest is gone (-want +got):\n%s", diff)
 	}
@@ -633,7 +636,7 @@ func TestOneObjectFails(t *testing.T) {
 	if err == nil {
 		t.Fatal("want the error of the one object")
 	}
-	if diff := cmp.Diff([]string{"web.services/v1", "b.configmaps/v1"}, refs(got.Deleted)); diff != "" {
+	if diff := cmp.Diff([]string{"Service web", "ConfigMap b"}, refs(got.Deleted)); diff != "" {
 		t.Errorf("the others of its stage go, and no later one (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(Done, w.uninstall(want).State); diff != "" {

@@ -122,8 +122,8 @@ subjects: [{kind: ServiceAccount, name: runner}]
 // shopObjects are what shop installs, in the order of their deletion.
 func shopObjects() []string {
 	return []string{
-		"web.services/v1", "a.configmaps/v1", "b.configmaps/v1",
-		"runner.rolebindings.rbac.authorization.k8s.io/v1", "runner.roles.rbac.authorization.k8s.io/v1", "runner.serviceaccounts/v1",
+		"Service web", "ConfigMap a", "ConfigMap b",
+		"RoleBinding runner", "Role runner", "ServiceAccount runner",
 	}
 }
 
@@ -222,7 +222,7 @@ func (w *world) names() []string {
 		list := must(w.objects.Resource(r).Namespace(w.namespace).List(w.ctx, metav1.ListOptions{}))(w.t)
 		for _, o := range list.Items {
 			if o.Name != "kube-root-ca.crt" && o.Name != "default" {
-				names = append(names, observed.Ref{Resource: r, Name: o.Name}.String())
+				names = append(names, observed.FormatName(kindOf(r.Resource), "", o.Name))
 			}
 		}
 	}

@@ -1,0 +1,33 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package life
+
+import (
+	"testing"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+)
+
+// A row has no kind: what has shown its object says it, and until then the resource stands for it.
+func TestNameObject(t *testing.T) {
+	const row = "targets.pods pods/v1 shop/a uid-a 7"
+	run := &v1alpha1.Run{Number: 1, Rows: []string{row, "forged"}}
+	l := &Ledger{}
+	l.RecordSights(run, map[int]Sight{0: {Failed: "not now"}, 1: {}}, born)
+	if got := l.Rows[0].NameObject(row); got != "pods shop/a" {
+		t.Errorf("before a read: %q", got)
+	}
+	l.RecordSights(run, map[int]Sight{0: {Kind: "Pod", UID: "uid-a"}}, born)
+	l.RecordSights(run, map[int]Sight{0: {Missing: true}}, born)
+	if got := l.Rows[0].NameObject(row); got != "Pod shop/a" {
+		t.Errorf("after a read: %q", got)
+	}
+	if got := l.Rows[1].NameObject("forged"); got != "forged" {
+		t.Errorf("a row that cannot be read: %q", got)
+	}
+	if _, batch := BeginBatch(&v1alpha1.CleanerStatus{}, nil, "", []plan.Row{{Rule: "r", Ref: pod("a").Ref}}, nil, born); batch.Rows[0].NameObject(row) != "Pod shop/a" {
+		t.Errorf("in a batch: %q", batch.Rows[0].NameObject(row))
+	}
+}
