@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
+	"github.com/vtex/cleaner/controllers/internal/rehearsed"
 	"github.com/vtex/cleaner/controllers/internal/remembered"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
@@ -52,7 +53,7 @@ type rebuilt struct {
 	due duesince.Record
 	remembered.Items
 	// refusal says what was refused last while mode is DryRun, and why.
-	refusal rehearsedRefusal
+	refusal rehearsed.Refusal
 	// stopUninstall ends the uninstall that is under way.
 	stopUninstall context.CancelFunc
 	// ended receives the end of an uninstall from the pool.

@@ -20,12 +20,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
-// rehearsedRefusal is a request that would be refused.
-type rehearsedRefusal struct {
-	// reason is the reason of conditions, and why names the object and says why.
-	reason, why string
-}
-
 // isDryRun says that nothing is done, and what would be is asked instead.
 func (p *pass) isDryRun() bool { return p.store.Draft.Common().Mode == v1alpha1.ModeDryRun }
 
@@ -69,7 +63,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step, marks r
 		s := &steps[i]
 		if refusals[i] != "" {
 			b.pass.mem.Rehearsed.NoteRefused(s, b.pass.r.clock.Now())
-			b.pass.mem.refusal = rehearsedRefusal{s.Verb.RefusalReason(), fmt.Sprintf("%s: %s", s.Object.String(), sanitize.CleanText(refusals[i]))}
+			b.pass.mem.refusal = rehearsed.Refusal{Reason: s.Verb.RefusalReason(), Why: fmt.Sprintf("%s: %s", s.Object.String(), sanitize.CleanText(refusals[i]))}
 		}
 		a := b.pass.journal.NewAction(s, result)
 		a.Action += " (dry run)"
@@ -103,8 +97,8 @@ func (r *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
 	if len(refused) == 0 {
 		d.Message = fmt.Sprintf("Mode is DryRun: %s; nothing was changed.", acted)
 	} else {
-		d.Message = fmt.Sprintf("Mode is DryRun: requests for %s would be refused, and %s; nothing was changed. %s", sanitize.CountOf(len(refused), "object"), acted, r.pass.mem.refusal.why)
-		d.RefusedReason = r.pass.mem.refusal.reason
+		d.Message = fmt.Sprintf("Mode is DryRun: requests for %s would be refused, and %s; nothing was changed. %s", sanitize.CountOf(len(refused), "object"), acted, r.pass.mem.refusal.Why)
+		d.RefusedReason = r.pass.mem.refusal.Reason
 	}
 	return d
 }

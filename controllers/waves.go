@@ -377,13 +377,8 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 
 // postponeChanged has objects wait that have changed each time.
 func (b batchFollower) postponeChanged(c *life.Course, changed map[types.UID]bool, times int) {
-	postponed := map[types.UID]bool{}
-	for i := range c.Steps {
-		s := &c.Steps[i]
-		if uid := s.Object.UID; changed[uid] && !postponed[uid] {
-			postponed[uid] = true
-			b.executor.pass.mem.Backoff.RecordConflict(uid, s.Verb.RefusalReason(), times, b.executor.pass.r.clock.Now())
-		}
+	for uid := range changed {
+		b.executor.pass.mem.Backoff.RecordConflict(uid, c.FindVerb(uid).RefusalReason(), times, b.executor.pass.r.clock.Now())
 	}
 }
 

@@ -288,24 +288,19 @@ func (d *decider) isDeferred(item ItemKey, o *observed.Object) bool {
 	}
 	d.p.Deferred = append(d.p.Deferred, item)
 	d.p.Next = monotime.ChooseEarlier(d.p.Next, until)
-	if rankDeferReason(reason) < rankDeferReason(d.p.DeferReason) {
+	if rankDeferReason(reason) > rankDeferReason(d.p.DeferReason) {
 		d.p.DeferReason, d.p.DeferDetail = reason, fmt.Sprintf("%s: %s", o.String(), why)
 	}
 	return true
 }
 
-// rankDeferReason is lower for a reason that is reported before others: a refused request comes first.
+// rankDeferReason is higher for a reason that is reported before others: a refused request comes first.
 func rankDeferReason(reason string) int {
-	switch reason {
-	case "":
-		return 3
-	case v1alpha1.ReasonTargetUnstable:
-		return 2
-	case v1alpha1.ReasonRecreationLoop:
-		return 1
-	default:
-		return 0
+	last := []string{"", v1alpha1.ReasonTargetUnstable, v1alpha1.ReasonRecreationLoop}
+	if i := slices.Index(last, reason); i >= 0 {
+		return i
 	}
+	return len(last)
 }
 
 // addWithheld adds a step that is not carried out, as far as there is room.

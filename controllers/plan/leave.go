@@ -105,7 +105,7 @@ func (r leaving) groupItems(items celenv.ItemList) {
 	for _, group := range names {
 		leave, err := r.eval.EvaluateLeave(of[group])
 		if err != nil {
-			r.addGroupError(group, err)
+			r.addError(itemtrace.Item{Name: group}, err)
 			leave = math.MaxInt
 		}
 		r.floors.AddGroup(r.rule.Name, members[group], leave)

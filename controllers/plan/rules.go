@@ -470,7 +470,7 @@ func (r *deciding) leaveKept(group []*candidate) []*candidate {
 	}
 	keep, err := r.eval.EvaluateKeep(items)
 	if err != nil {
-		r.addGroupError(group[0].group, err)
+		r.addError(itemtrace.Item{Name: group[0].group}, err)
 		return nil
 	}
 	left := group[:max(0, len(group)-keep)]
@@ -509,7 +509,7 @@ func (r *deciding) sortGroup(group []*candidate) bool {
 		return cmp.Or(n, cmp.Compare(a.place, b.place))
 	})
 	if failed != nil {
-		r.addGroupError(group[0].group, failed)
+		r.addError(itemtrace.Item{Name: group[0].group}, failed)
 	}
 	return failed == nil
 }
@@ -543,11 +543,6 @@ func (r *deciding) addError(item itemtrace.Item, err *expr.Error) {
 	if r.in.Trace != nil {
 		r.in.Trace.NoteOutcome(r.rule.Name, item, itemtrace.Failed, err.Path+" "+describeError(err))
 	}
-}
-
-// addGroupError records an error of the items of a group.
-func (r *deciding) addGroupError(group string, err *expr.Error) {
-	r.addError(itemtrace.Item{Name: group}, err)
 }
 
 // makeError is an error in a field of the rule that no expression gave.

@@ -250,11 +250,10 @@ func TestRules(t *testing.T) {
 		},
 		"JoinFails": {
 			reason: "an error names the item that is evaluated, not the object that its expression reads for it",
-			rules:  []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) { r.When = `nodes.items.exists(n, n.spec[item.spec.wants] == "yes")` })},
-			pods:   []observed.Object{p("a", "wants:ready"), p("b", "wants:taint")},
-			change: func(in *Input, _ *v1alpha1.Work) {
-				in.Snapshot[1].Objects[0] = object(nodes, "Node", "", "n1", "ready:yes")
-			},
+			rules: []v1alpha1.Rule{rule(func(r *v1alpha1.Rule) {
+				r.When = `item.spec.wants == "none" || nodes.items.exists(n, n.spec[item.spec.wants] == "yes")`
+			})},
+			pods: []observed.Object{p("a", "wants:none"), p("b", "wants:ready")},
 			want: wide(act("r delete a"), "r Pod shop/b rules[0].when x1"),
 		},
 		"ForEachFails": {

@@ -31,6 +31,12 @@ type Item struct {
 	wait    time.Duration
 }
 
+// Refusal is a request that would be refused.
+type Refusal struct {
+	// Reason is the reason of conditions, and Why names the object and says why.
+	Reason, Why string
+}
+
 // itemBytes is about how much memory one of them takes.
 const itemBytes = 120
 

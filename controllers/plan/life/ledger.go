@@ -430,6 +430,15 @@ func (m *Memory) CourseOfRows(p plan.Plan, rows map[types.UID]int, due map[types
 // MarkSucceeded records that a step has succeeded.
 func (c *Course) MarkSucceeded(i int) { c.states[i] = stepSucceeded }
 
+// FindVerb is what the first step on an object does.
+func (c *Course) FindVerb(uid types.UID) plan.Verb {
+	i := slices.IndexFunc(c.Steps, func(s plan.Step) bool { return s.Object.UID == uid })
+	if i < 0 {
+		return ""
+	}
+	return c.Steps[i].Verb
+}
+
 // MarkFailed records that a step has failed, or is not tried.
 func (c *Course) MarkFailed(i int) { c.states[i] = stepFailed }
 

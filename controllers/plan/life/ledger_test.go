@@ -6,6 +6,8 @@ package life
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
@@ -29,5 +31,16 @@ func TestNameObject(t *testing.T) {
 	}
 	if _, batch := BeginBatch(&v1alpha1.CleanerStatus{}, nil, "", []plan.Row{{Rule: "r", Ref: pod("a").Ref}}, nil, born); batch.Rows[0].NameObject(row) != "Pod shop/a" {
 		t.Errorf("in a batch: %q", batch.Rows[0].NameObject(row))
+	}
+}
+
+// Of the steps on an object, the first says what is done to it.
+func TestFindVerb(t *testing.T) {
+	on := func(name string, verb plan.Verb) plan.Step { return plan.Step{Verb: verb, Object: pod(name)} }
+	c := NewCourse(plan.Plan{Steps: []plan.Step{on("a", plan.VerbPatch), on("b", plan.VerbEvict), on("a", plan.VerbDelete)}})
+	for uid, want := range map[types.UID]plan.Verb{"uid-a": plan.VerbPatch, "uid-b": plan.VerbEvict, "uid-c": ""} {
+		if got := c.FindVerb(uid); got != want {
+			t.Errorf("%s: got %q, want %q", uid, got, want)
+		}
 	}
 }
