@@ -103,7 +103,7 @@ func TestMistakesAreReported(t *testing.T) {
 		mistaken := !slices.Contains(fields, "phase")
 		said := r.awaitMistakes(mistaken)
 		if mistaken {
-			same(t, "what is said", `spec.rules[0].when: 1:12: Pod has no field status.phase; did you mean "phases"?`, said)
+			same(t, "what is said", `spec.rules[0].when: 1:13: Pod has no field status.phase; did you mean "phases"?`, said)
 			if asked := r.schemas.countAsked(); asked > 10 {
 				t.Errorf("the schema was asked for %d times", asked)
 			}
@@ -127,7 +127,7 @@ func TestMistakesAreReported(t *testing.T) {
 
 	r.schemas.publish("phases")
 	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = `item.status.phse == "Succeeded"` })
-	same(t, "after an edit", `spec.rules[0].when: 1:12: Pod has no field status.phse; did you mean "phases"?`, r.awaitMistakes(true))
+	same(t, "after an edit", `spec.rules[0].when: 1:13: Pod has no field status.phse; its fields are phases`, r.awaitMistakes(true))
 	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Validation = v1alpha1.ValidationIgnore })
 	r.awaitMistakes(false)
 }
