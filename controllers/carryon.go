@@ -112,6 +112,9 @@ func (o *openRun) doRequest(ctx context.Context, req life.Request) error {
 		return nil
 	case life.Act:
 		return o.actOnRows(ctx, req.Rows)
+	case life.OpenAgain:
+		o.pass.mem.run.OpenAgain(req.Rows)
+		return nil
 	case life.AskSlot:
 		o.pass.r.pool.AskSlot(o.pass.store.Key)
 		return nil
@@ -396,6 +399,7 @@ func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 	f := &rowFollower{executor: &executor{pass: o.pass, in: o.pass.mem.judged.in, run: &o.pass.mem.run, number: o.pass.mem.run.Number}, rows: map[types.UID]int{}, due: map[types.UID]bool{}}
 	f.executor.in.Memory = o.pass.share
 	f.executor.in.Confirmed, f.executor.in.Unreadable, f.executor.versions = map[observed.Read]bool{}, map[observed.Read]string{}, map[types.UID]string{}
+	f.executor.again = map[types.UID]bool{}
 	all := o.pass.store.Draft.State().Run.Rows
 	for i, text := range all {
 		row, err := plan.ParseRow(text)
@@ -403,6 +407,9 @@ func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 			continue
 		}
 		f.rows[row.UID] = i
+		if f.executor.run.IsOpenAgain(i) {
+			f.executor.again[row.UID] = true
+		}
 		if left := f.executor.run.Rows[i].Left; left != "" {
 			f.executor.versions[row.UID] = left
 		}

@@ -48,6 +48,8 @@ type executor struct {
 	// only.
 	answers map[types.UID]*life.RowAnswer
 	partly  map[types.UID]bool
+	// again are the objects that get a second DELETE.
+	again map[types.UID]bool
 	// learned says that patches have changed nothing, so that the next decision wants them no longer.
 	learned bool
 	// unsent says that requests were not sent, because the Cleaner has changed, or because it took too long.
@@ -217,8 +219,10 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	case life.AnswerLost, life.AnswerUnknown: // it may have been done, so it counts
 		b.noteAction(s, now)
 		b.answerOf(uid).Lost = true
+		b.noteAsked(s)
 		b.recordRefused(s, out, now)
-	case life.AnswerRefused:
+	case life.AnswerRefused: // maybe between the two writes of a DELETE
+		b.noteAsked(s)
 		b.recordRefused(s, out, now)
 	case life.AnswerConflict: // it is decided again, unless it is terminating
 		if b.run != nil && out.Sight.Terminating {
@@ -235,6 +239,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == life.AnswerDone {
 		a.Did = outcomesOfVerbs()[s.Verb]
+		b.noteAsked(s)
 	} else if b.run != nil || a.Did == "" { // for a Recurring Cleaner, an earlier action counts
 		a.Did = v1alpha1.OutcomeGone
 	}
@@ -279,6 +284,13 @@ func (b *executor) answerOf(uid types.UID) *life.RowAnswer {
 	return b.answers[uid]
 }
 
+// noteAsked notes a DELETE that may have marked its object as terminating.
+func (b *executor) noteAsked(s *plan.Step) {
+	if s.Verb == plan.VerbDelete {
+		b.answerOf(s.Object.UID).Asked = true
+	}
+}
+
 // recordRefused has an object wait after a request that was refused, or whose outcome is unknown.
 func (b *executor) recordRefused(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, reason := s.Object.UID, s.Verb.RefusalReason()
@@ -290,9 +302,9 @@ func (b *executor) recordRefused(s *plan.Step, out actuate.Outcome, now time.Tim
 	}
 }
 
-// noteAction remembers an action for limits, if there are any.
+// noteAction remembers an action for limits, if there are any. The first DELETE of an object counts, and a second one does not.
 func (b *executor) noteAction(s *plan.Step, now time.Time) {
-	if l := b.pass.assignment.Work.Limits; l != nil && (l.MaxActions > 0 || l.MaxPercent > 0 || l.PerGroup > 0) {
+	if l := b.pass.assignment.Work.Limits; !b.again[s.Object.UID] && l != nil && (l.MaxActions > 0 || l.MaxPercent > 0 || l.PerGroup > 0) {
 		b.pass.mem.Done = b.pass.mem.Done.AddAction(b.in.MakeAction(s, now))
 	}
 }
@@ -430,7 +442,11 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 
 // LogIntent records a request before it is sent.
 func (o *stepGuard) LogIntent(s *plan.Step, version string) {
-	o.log.Info("Intent", "evaluation", o.executor.in.Now.UTC().Format(time.RFC3339Nano), "run", o.executor.number, "rule", s.Rule, "verb", s.Verb,
+	log := o.log
+	if o.executor.again[s.Object.UID] {
+		log = log.WithValues("again", true)
+	}
+	log.Info("Intent", "evaluation", o.executor.in.Now.UTC().Format(time.RFC3339Nano), "run", o.executor.number, "rule", s.Rule, "verb", s.Verb,
 		"object", s.Object.Ref.String(), "uid", s.Object.UID, "resourceVersion", version, "decides", o.executor.pass.mem.fingerprint)
 }
 

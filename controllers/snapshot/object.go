@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -33,6 +34,7 @@ func fromObjectMeta(gvr schema.GroupVersionResource, kind string, m metav1.Objec
 		Labels:      labels,
 		Protected:   labels[v1alpha1.ProtectKey] == "true" || m.GetAnnotations()[v1alpha1.ProtectKey] == "true",
 		Terminating: m.GetDeletionTimestamp() != nil,
+		OutOfGrace:  m.GetDeletionTimestamp() != nil && ptr.Deref(m.GetDeletionGracePeriodSeconds(), 1) == 0,
 		Finalizers:  m.GetFinalizers(),
 	}
 }

@@ -5,6 +5,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -435,5 +436,78 @@ func TestANamespaceThatIsDeletedBeginsNoRun(t *testing.T) {
 	l.gone("c")
 	if n := len(l.trail.deletes()); n > 0 || len(s.Events()) > 0 {
 		t.Errorf("%d deletions and %d events in a namespace that was being deleted", n, len(s.Events()))
+	}
+}
+
+// The API server marks a Pod as terminating and removes it in two writes. A policy refuses in between, as an API server that crashes there
+// would leave the Pod: nothing holds it. After --settle it gets one more DELETE.
+func TestAPodThatADeleteHasLeftTerminatingIsDeletedAgain(t *testing.T) {
+	l := parallel(t)
+	l.fixtures.mayEvict()
+	policy := l.apply(fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}]
+  validations: [{expression: "!has(oldObject.metadata.deletionTimestamp)", message: half-way}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec: {policyName: %[1]s, validationActions: [Deny]}`, l.ns))
+	l.Cleanup(func() {
+		if _, err := l.Kubectl(context.WithoutCancel(l.ctx), "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", l.ns, "--ignore-not-found"); err != nil {
+			l.Error(err)
+		}
+	})
+	pod := func() *corev1.Pod {
+		p := &corev1.Pod{}
+		if !l.exists(p, "p") {
+			return nil
+		}
+		return p
+	}
+	l.fixtures.pod("probe")
+	l.eventually("the policy leaves a Pod half-way", func() string {
+		p := &corev1.Pod{}
+		if !l.exists(p, "probe") {
+			l.fixtures.pod("probe") // the policy was not in force yet
+			return "it is gone"
+		}
+		if err := l.Delete(l.ctx, p); err == nil {
+			return "its DELETE was granted"
+		}
+		return ""
+	})
+	l.fixtures.pod("p")
+	l.apply(cleanerYAML("c", `
+  ttl: 0s
+  targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {app: p}}, delete: true}]
+  conditions: ['pods.items.all(p, p.status.phase == "Running")']`))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonTerminating)
+	p := pod()
+	if p == nil || p.DeletionTimestamp == nil || *p.DeletionGracePeriodSeconds != 0 || len(p.Finalizers) > 0 {
+		t.Fatalf("it is not half-way: %+v", p)
+	}
+	if err := l.Delete(l.ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": map[string]any{"name": policy.GetName()},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	l.gone("c")
+	if p := pod(); p != nil {
+		t.Errorf("it is left: %+v", p.ObjectMeta)
+	}
+	granted := 0
+	for _, d := range l.trail.deletes() {
+		if d.ObjectRef.Name == "p" && d.Code() < 300 {
+			granted++
+		}
+	}
+	if granted != 1 {
+		t.Errorf("%d DELETEs were granted, want 1", granted)
 	}
 }

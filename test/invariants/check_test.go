@@ -125,6 +125,22 @@ func (s *story) deleted(resource, demanded, hit string) {
 	})
 }
 
+// lost is a DELETE that was aborted half-way.
+func (s *story) lost() {
+	s.deleted("configmaps", "uid-e", "uid-e")
+	e := &s.Audit[len(s.Audit)-1]
+	e.ResponseStatus, e.ResponseObject = &metav1.Status{Code: http.StatusInternalServerError}, nil
+}
+
+// deletedAgain is a second DELETE, which is told of as such.
+func (s *story) deletedAgain() {
+	s.intent("uid-e")
+	line := &s.Log[len(s.Log)-1]
+	line.Version, line.Again = "8", true
+	s.event(us, "delete", "", "configmaps", s.evidence(), 200, map[string]any{"preconditions": map[string]any{"uid": "uid-e", "resourceVersion": "8"}},
+		metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status"}, Details: &metav1.StatusDetails{UID: "uid-e"}})
+}
+
 // twoAtATime are the DELETEs of two Cleaners, of which the second one is answered first, with a conflict.
 func twoAtATime(s *story) {
 	s.deleted("configmaps", "uid-e", "uid-e")
@@ -198,16 +214,24 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		instead map[string]func(s *story)
 		want    []string
 	}{
-		"Sound":                  {},
-		"ANameWithSpaces":        {instead: map[string]func(*story){"": func(s *story) { s.named(" evi  dence ") }}},
-		"ANameLikeADryRun":       {instead: map[string]func(*story){"": func(s *story) { s.named("?dryRun=All") }, "deleted": func(s *story) { s.deleted("configmaps", "uid-x", "uid-x") }}, want: []string{"I2", "I2"}},
-		"TwoAtATime":             {instead: map[string]func(*story){"deleted": twoAtATime}},
-		"NoPreconditions":        {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "", "uid-e") }}, want: []string{"I1", "I2"}},
-		"ACollection":            {instead: map[string]func(*story){"deleted": func(s *story) { s.event(us, "deletecollection", "", "configmaps", "", 200, nil, nil) }}, want: []string{"I1"}},
-		"AnotherObject":          {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "uid-e", "uid-new") }}, want: []string{"I2"}},
-		"NotInTheRows":           {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "uid-x", "uid-x") }}, want: []string{"I2", "I2"}},
-		"AnotherResource":        {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("secrets", "uid-e", "uid-e") }}, want: []string{"I2"}},
-		"NoIntent":               {instead: map[string]func(*story){"intent": func(*story) {}}, want: []string{"I2"}},
+		"Sound":              {},
+		"ANameWithSpaces":    {instead: map[string]func(*story){"": func(s *story) { s.named(" evi  dence ") }}},
+		"ANameLikeADryRun":   {instead: map[string]func(*story){"": func(s *story) { s.named("?dryRun=All") }, "deleted": func(s *story) { s.deleted("configmaps", "uid-x", "uid-x") }}, want: []string{"I2", "I2"}},
+		"TwoAtATime":         {instead: map[string]func(*story){"deleted": twoAtATime}},
+		"NoPreconditions":    {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "", "uid-e") }}, want: []string{"I1", "I2"}},
+		"ACollection":        {instead: map[string]func(*story){"deleted": func(s *story) { s.event(us, "deletecollection", "", "configmaps", "", 200, nil, nil) }}, want: []string{"I1"}},
+		"AnotherObject":      {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "uid-e", "uid-new") }}, want: []string{"I2"}},
+		"NotInTheRows":       {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("configmaps", "uid-x", "uid-x") }}, want: []string{"I2", "I2"}},
+		"AnotherResource":    {instead: map[string]func(*story){"deleted": func(s *story) { s.deleted("secrets", "uid-e", "uid-e") }}, want: []string{"I2"}},
+		"NoIntent":           {instead: map[string]func(*story){"intent": func(*story) {}}, want: []string{"I2"}},
+		"Again":              {instead: map[string]func(*story){"deleted": func(s *story) { s.lost(); s.deletedAgain() }}},
+		"AgainWithoutAFirst": {instead: map[string]func(*story){"deleted": (*story).deletedAgain}, want: []string{"I13"}},
+		"AThird":             {instead: map[string]func(*story){"deleted": func(s *story) { s.lost(); s.deletedAgain(); s.deletedAgain() }}, want: []string{"I13"}},
+		"AgainThoughHeld": {instead: map[string]func(*story){"deleted": func(s *story) {
+			s.lost()
+			s.event(them, "patch", "", "configmaps", "evidence", 200, nil, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: "uid-e", Finalizers: []string{"example.test/hold"}}})
+			s.deletedAgain()
+		}}, want: []string{"I13"}},
 		"TwiceForOneIntent":      {instead: map[string]func(*story){"deleted": func(s *story) { s.play("deleted"); s.play("deleted") }}, want: []string{"I2"}},
 		"RecordedAfterwards":     {instead: map[string]func(*story){"committed": func(*story) {}, "finished": func(s *story) { s.committed(); s.finished() }}, want: []string{"I2"}},
 		"RecordedBySomebodyElse": {instead: map[string]func(*story){"committed": func(s *story) { s.committed(); s.Audit[len(s.Audit)-1].User.Username = them }}, want: []string{"I2"}},

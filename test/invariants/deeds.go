@@ -81,6 +81,32 @@ func (j *judge) decided() {
 	}
 }
 
+// again is I13.
+func (j *judge) again() {
+	seconds := map[string]bool{}
+	for n, d := range j.history.deeds {
+		if d.intent == nil || !d.intent.Again {
+			continue
+		}
+		key := fmt.Sprint(d.intent.Namespace, "/", d.intent.Name, " ", d.intent.Run, " ", d.intent.UID)
+		asked := slices.ContainsFunc(j.history.deeds[:n], func(o *deed) bool {
+			return o.verb == verbDelete && o.life == d.life && o.pre.UID != nil && string(*o.pre.UID) == d.intent.UID
+		})
+		last := j.history.lastOf(d)
+		switch {
+		case d.verb != verbDelete || d.recurs():
+			j.violated("I13", d.title()+" was told of as the second DELETE of a run", d.lines()...)
+		case !asked:
+			j.violated("I13", "a second DELETE without a first one", d.lines()...)
+		case seconds[key]:
+			j.violated("I13", "a third DELETE", d.lines()...)
+		case last != nil && len(last.meta.Finalizers) > 0:
+			j.violated("I13", "a second DELETE of what finalizers hold", d.lines()...)
+		}
+		seconds[key] = true
+	}
+}
+
 // inRows says that what a DELETE has hit stands in the rows of a run that was recorded before.
 func (j *judge) inRows(d *deed) bool {
 	for _, l := range j.history.lives {

@@ -53,6 +53,9 @@
 //	I12 A reason. Each Cleaner that is there at the end says in Ready why, for its present generation; one that was deleted
 //	    and is not held by the operator need not.
 //
+//	I13 One more DELETE. Of what a run has asked to delete, and what no finalizer holds, it deletes each object at most once
+//	    more; the line that tells of it says again.
+//
 // When a Cleaner with a schedule may act is not judged: whether a request for an evaluation was over depends on when the webhook has
 // signed it, and on what kept the operator from it. TestARequestIsNotHeldWithARun in test/webhook judges that on a control plane.
 //

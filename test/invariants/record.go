@@ -62,6 +62,8 @@ type Line struct {
 	Object  string `json:"object"`
 	UID     string `json:"uid"`
 	Version string `json:"resourceVersion"`
+	// Again says that it is the second DELETE of an object in a run.
+	Again bool `json:"again"`
 	// Text is the whole line.
 	Text string `json:"-"`
 }
@@ -123,7 +125,7 @@ func (j *judge) violated(invariant, what string, lines ...string) {
 // Check holds a record against the invariants.
 func Check(r *Record) []Violation {
 	j := &judge{history: newHistory(r)}
-	for _, check := range []func(){j.preconditions, j.decided, j.selfDeletions, j.evidence, j.ttl, j.orders, j.protection, j.limits, j.delivery, j.ends, j.reasons} {
+	for _, check := range []func(){j.preconditions, j.decided, j.again, j.selfDeletions, j.evidence, j.ttl, j.orders, j.protection, j.limits, j.delivery, j.ends, j.reasons} {
 		check()
 	}
 	return j.violations

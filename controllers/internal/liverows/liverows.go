@@ -85,7 +85,7 @@ func (r *look) readRow(ctx context.Context, row plan.Row) life.Sight {
 		return life.Sight{Failed: trouble}
 	}
 	return life.Sight{
-		Kind: o.Kind, UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers,
+		Kind: o.Kind, UID: o.UID, ResourceVersion: o.ResourceVersion, Terminating: o.Terminating, Finalizers: o.Finalizers, Stranded: o.IsStranded(),
 		Refused: life.RefuseRow(r.Owner, r.Work, row, o, belongs, r.Protection),
 	}
 }

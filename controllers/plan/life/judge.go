@@ -124,6 +124,7 @@ func (j *judge) judgeRun(ctx context.Context) (out Judgement) {
 		return Judgement{Why: "the evaluation was interrupted"}
 	}
 	out.seen = j.seenRows()
+	j.keepDeletesAgain(&out.Plan)
 	dropped := keepRowSteps(&out.Plan, j.at, j.m)
 	out.Rows = j.judgeRows(&out, dropped)
 	return out
@@ -264,9 +265,13 @@ func (j *judge) seenRows() map[int]observed.Seen {
 
 // restoreSnapshot returns the live snapshot with the actions of this process undone.
 func (j *judge) restoreSnapshot() observed.Snapshot {
-	out, were := slices.Clone(j.live), make([][]observed.Object, len(j.live))
+	out, were, again := slices.Clone(j.live), make([][]observed.Object, len(j.live)), map[types.UID]bool{}
 	for i, row := range j.rows {
 		r := &j.m.Rows[i]
+		if r.isOpenAgain() {
+			again[row.UID] = true
+			continue
+		}
 		if !r.hasActed() || len(r.Was) == 0 || r.Was[0].Object.UID != row.UID {
 			continue
 		}
@@ -280,6 +285,11 @@ func (j *judge) restoreSnapshot() observed.Snapshot {
 	for t := range out {
 		if len(were[t]) > 0 {
 			out[t].Objects = withObjects(out[t].Objects, were[t])
+		}
+	}
+	if len(again) > 0 {
+		for t := range out {
+			out[t].Objects = withoutDeletion(out[t].Objects, again)
 		}
 	}
 	return out
@@ -314,6 +324,10 @@ func byName(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.
 
 // RecordJudgement records a judgement. at is when its reads began.
 func (m *Memory) RecordJudgement(j Judgement, at time.Time) {
+	if rows := m.rowsWhere((*Entry).isOpenAgain); len(rows) > 0 {
+		m.recordJudgementAgain(rows, j, at)
+		return
+	}
 	switch {
 	case j.Outcome == JudgeFailed:
 		m.RecordFailure(j.Why, at)

@@ -52,6 +52,9 @@ type Entry struct {
 	Settled bool
 	// Finalizers are what held the object when it was seen last.
 	Finalizers []string
+	// Asked says that this process has sent a DELETE for the object at its version, and Stranded that the object was terminating all the
+	// same when it was seen last, although its time was over and no finalizer held it.
+	Asked, Stranded bool
 	// Now is the version that was decided on last; empty: the recorded one.
 	Now string
 	// Was is the object as conditions and rules saw it before this process did anything to it.
@@ -68,6 +71,7 @@ type Entry struct {
 	// Due is when the row may be tried again.
 	Due time.Time
 
+	again   again
 	backoff time.Duration
 	unread  bool // the last look failed
 	looks   int  // how many looks have failed
@@ -127,6 +131,8 @@ type Sight struct {
 	ResourceVersion string
 	Terminating     bool
 	Finalizers      []string
+	// Stranded says that it is terminating although its time is over and no finalizer holds it.
+	Stranded bool
 	// Refused says why the object must not be touched: no target of the spec stands for it, or it is protected.
 	Refused string
 }
@@ -162,6 +168,9 @@ func (e *Entry) NameObject(text string) string {
 }
 
 func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
+	if e.isOpenAgain() {
+		e.closeAgain()
+	}
 	if e.unread = s.Failed != ""; e.unread {
 		if e.looks++; e.looks >= maxLooks && e.Blind {
 			e.Blind, e.Doubt = false, true
@@ -171,6 +180,7 @@ func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
 	}
 	blind := e.Blind
 	e.Kind = cmp.Or(s.Kind, e.Kind)
+	e.Stranded = s.Stranded && s.UID == row.UID
 	e.Finalizers, e.Blind, e.looks = s.Finalizers, false, 0
 	done := e.isDone()
 	switch {
@@ -237,6 +247,8 @@ type RowAnswer struct {
 	// way, and Finalizers what holds it.
 	Gone, Replaced, Terminating bool
 	Finalizers                  []string
+	// Asked says that a DELETE was sent, and not answered with a conflict.
+	Asked bool
 	// Failed says why a step failed, and FailedReason is the reason of conditions for that; empty if none did. Lost means that the outcome of
 	// that step is unknown.
 	Failed, FailedReason string
@@ -258,9 +270,11 @@ func (l *Ledger) RecordAnswer(i int, a RowAnswer, now time.Time) {
 	if a.Did != "" && (a.Did != v1alpha1.OutcomeGone || e.Did == "") {
 		e.Did, e.Left = a.Did, a.Left
 	}
-	e.Blind = a.Lost
+	e.Blind, e.Asked = a.Lost, e.Asked || a.Asked
 	switch {
 	case a.Cut:
+	case e.isOpenAgain():
+		e.recordAgain(a)
 	case a.Replaced:
 		e.State, e.Failed = RowReplaced, ""
 	case a.Failed != "":

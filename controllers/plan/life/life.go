@@ -34,6 +34,8 @@ const (
 	Act
 	// Settle reads Request.Rows live: their objects were deleted, but may still exist.
 	Settle
+	// OpenAgain opens Request.Rows for one more DELETE: their objects are terminating although nothing holds them.
+	OpenAgain
 	// AskSlot queues the Cleaner for one of the slots that all uninstalls share. The release is read again once it has one.
 	AskSlot
 	// StartUninstall begins to uninstall the release.
@@ -62,7 +64,7 @@ const (
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
-	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "AskSlot", "StartUninstall", "FinishUninstall",
+	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "OpenAgain", "AskSlot", "StartUninstall", "FinishUninstall",
 		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
 }
 
@@ -411,6 +413,9 @@ func (v View) afterRows(run *v1alpha1.Run, m *Memory) Request {
 			return v.waitUntil(monotime.ChooseEarlier(m.Due, settled), v1alpha1.ReasonTerminating)
 		}
 		return Request{Kind: Settle, Rows: left}
+	}
+	if rows := m.strandedRows(); len(rows) > 0 {
+		return Request{Kind: OpenAgain, Rows: rows}
 	}
 	if run.Helm == nil {
 		return Request{Kind: WriteResult, Result: v1alpha1.ResultCompleted}

@@ -114,7 +114,7 @@ func FinishRun(run *v1alpha1.Run, m *Memory, result v1alpha1.Result, message str
 			result, message = v1alpha1.ResultPartial, "the outcome of some objects is unknown"
 		}
 	}
-	out.Result, out.Message, out.FinishedAt = result, message, &finished
+	out.Result, out.Message, out.FinishedAt = result, m.describeAgain(message), &finished
 	if run.Helm != nil {
 		out.Helm.Outcome = m.releaseOutcome(run)
 	}

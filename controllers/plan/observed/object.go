@@ -9,6 +9,7 @@ package observed
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -98,6 +99,8 @@ type Object struct {
 	Protected bool
 	// Terminating says that the object has a deletionTimestamp.
 	Terminating bool
+	// OutOfGrace says that the grace period of a terminating object is 0: its time is over.
+	OutOfGrace bool
 	// Finalizers are what holds a terminating object.
 	Finalizers []string
 	// Content is the number of what expressions can read of the object: two objects with the same number have equal Values, but for
@@ -266,6 +269,25 @@ func (o *Object) StandsFor(value map[string]any) bool {
 	uid := NestedString(value, "metadata", "uid")
 	return NestedString(o.Value, "apiVersion") == NestedString(value, "apiVersion") && NestedString(o.Value, "kind") == NestedString(value, "kind") &&
 		(uid == "" || uid == string(o.UID))
+}
+
+// IsStranded reports whether an object is terminating although its time is over and no finalizer holds it: the DELETE that should have
+// removed it was aborted half-way.
+func (o *Object) IsStranded() bool {
+	return o.Terminating && o.OutOfGrace && len(o.Finalizers) == 0
+}
+
+// BeforeDeletion returns a terminating object as it would be if nothing had deleted it, at its present version.
+func (o *Object) BeforeDeletion() Object {
+	out := *o
+	out.Terminating, out.OutOfGrace, out.Content = false, false, 0
+	if meta, is := o.Value["metadata"].(map[string]any); is {
+		out.Value, meta = maps.Clone(o.Value), maps.Clone(meta)
+		delete(meta, "deletionTimestamp")
+		delete(meta, "deletionGracePeriodSeconds")
+		out.Value["metadata"] = meta
+	}
+	return out
 }
 
 // EndsWithin reports whether an object is already terminating with a grace period that is not longer than grace.

@@ -236,6 +236,34 @@ func TestEndsWithin(t *testing.T) {
 	}
 }
 
+// An object whose DELETE was aborted half-way is terminating, and neither its time nor a finalizer holds it. It can be seen as it was before.
+func TestIsStranded(t *testing.T) {
+	half := newPod("a")
+	half.Terminating, half.OutOfGrace, half.Content = true, true, 7
+	meta := half.Value["metadata"].(map[string]any)
+	meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = "2026-01-01T00:00:00Z", int64(0)
+	there, early, held := half, half, half
+	there.Terminating, early.OutOfGrace, held.Finalizers = false, false, []string{"example.test/hold"}
+	for name, tc := range map[string]struct {
+		object *Object
+		want   bool
+	}{"HalfWay": {&half, true}, "There": {&there, false}, "Early": {&early, false}, "Held": {&held, false}} {
+		if got := tc.object.IsStranded(); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+	before := half.BeforeDeletion()
+	if want := newPod("a"); before.Terminating || before.OutOfGrace || before.Content != 0 || !cmp.Equal(before.Value, want.Value) {
+		t.Errorf("before: %+v", before)
+	}
+	if len(meta) == len(before.Value["metadata"].(map[string]any)) || !half.Terminating {
+		t.Error("the object itself was changed")
+	}
+	if bare := (&Object{Terminating: true}).BeforeDeletion(); bare.Terminating || bare.Value != nil {
+		t.Errorf("of metadata only: %+v", bare)
+	}
+}
+
 // The version that conditions saw is asked for, where they saw the same resource.
 func TestOwnObject(t *testing.T) {
 	own, shown, other := newPod("a"), newPod("a"), newPod("a")
