@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
@@ -92,7 +93,11 @@ func (r *CleanerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (re
 	if mem.clients != nil && r.clients.AreMany() {
 		mem.clients = nil
 	}
-	if panicked == nil {
+	switch {
+	case panicked == nil && err != nil && ctx.Err() != nil: // the process stops, which is no trouble: another one continues
+		logf.FromContext(ctx).Info("A pass was cut short because the operator stops", "why", err.Error())
+		return ctrl.Result{}, nil
+	case panicked == nil:
 		return result, err
 	}
 	mem.dropUnfinished()

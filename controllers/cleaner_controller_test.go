@@ -195,3 +195,34 @@ func TestADeletedCleanerWatchesNothing(t *testing.T) {
 		t.Error("it watches what it selects after it was deleted")
 	}
 }
+
+// cutOff is an API server whose answer to a read of a Cleaner does not come.
+type cutOff struct {
+	client.Reader
+	meanwhile func()
+}
+
+// Get fails.
+func (c cutOff) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	c.meanwhile()
+	return context.Canceled
+}
+
+// A pass that ends because the operator stops has no error: controller-runtime would log it as one, with a stack trace.
+func TestAStopIsNoError(t *testing.T) {
+	for name, stops := range map[string]bool{"Stops": true, "Fails": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}), aPod("a", "Succeeded"))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			r.live = cutOff{r.live, func() {
+				if stops {
+					stop()
+				}
+			}}
+			if _, err := r.Reconcile(ctx, r.request()); (err != nil) == stops {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -517,6 +518,19 @@ func TestStart(t *testing.T) {
 	eventually(t, "has read the change", func() bool { return k.CheckReady(nil) != nil })
 	cancel()
 	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A read that the stop of the process has cut off is not logged as trouble with the key.
+func TestAStopIsNotLogged(t *testing.T) {
+	broken := empty()
+	broken.Data = map[string][]byte{"tls.key": nil}
+	k := newCluster(t, broken).replica(false)
+	k.opts.Log = funcr.New(func(_, line string) { t.Errorf("it logs %s", line) }, funcr.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := k.Start(ctx); err != nil {
 		t.Error(err)
 	}
 }
