@@ -105,7 +105,7 @@ func (c *committer) readToCommit(ctx context.Context, in *plan.Input) (err error
 func (c *committer) commitAgreed(ctx context.Context, in plan.Input, live, agreed plan.Plan) (reportedPlan, error) {
 	now := c.pass.r.clock.Now()
 	switch {
-	case waitsForObjects(&live): // it may be by those of others that come and go
+	case life.WaitsForObjects(&live): // it may be by those of others that come and go
 		c.pass.mem.Awaited.ForgetComparisons()
 		return c.pass.mem.postponeReads(live, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now), nil
 	case live.Verdict != v1alpha1.VerdictAct:
@@ -134,16 +134,6 @@ func (c *committer) decideLive(ctx context.Context, in plan.Input, watched plan.
 		some.Only = only
 		return c.pass.evaluator.computePlan(ctx, some)
 	})
-}
-
-// waitsForObjects reports whether a decision waits because of the state of the objects, rather than of the spec or of permissions.
-func waitsForObjects(d *plan.Plan) bool {
-	switch d.Reason {
-	case v1alpha1.ReasonConditionsNotMet, v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonHolding, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonLimitExceeded,
-		v1alpha1.ReasonTooManyObjects:
-		return true
-	}
-	return false
 }
 
 // commitRun records the run before anything of it is done: the finalizer first, then the rows, each at the version of the

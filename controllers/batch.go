@@ -26,26 +26,6 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-const (
-	// smallestBatch and largestBatch bound how many items one batch confirms by live reads. A batch that records rows is never larger than
-	// the smallest.
-	smallestBatch, largestBatch = life.MaxBatch, 4000
-	// quickBatch is how long a batch may take for the next one to be twice as large: between two batches everything is decided again, while no request is
-	// sent. It leaves the next batch enough time until its confirmation is too old.
-	quickBatch = life.ConfirmationServes / 5
-)
-
-// resizeBatch returns how many items the batch after one confirms that had a size and took so long.
-func resizeBatch(size int, took time.Duration) int {
-	switch {
-	case took <= quickBatch:
-		size *= 2
-	case took > 2*quickBatch:
-		size /= 2
-	}
-	return min(max(size, smallestBatch), largestBatch)
-}
-
 // batchEnd says what follows a batch.
 type batchEnd int
 
@@ -68,7 +48,7 @@ type recurrence struct{ pass *pass }
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
 	r.pass.mem.Idle.KeepUsed(d.ListIdle(), r.pass.r.clock.Now())
 	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
-	w := &batches{pass: r.pass, size: smallestBatch, touched: map[types.UID]bool{}}
+	w := &batches{pass: r.pass, size: life.MaxBatch, touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
 		r.pass.mem.Rehearsed.ForgetOthers(w.marks)
@@ -138,7 +118,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	began := w.pass.r.clock.Now()
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	if !w.pass.hasSink() {
-		w.size = resizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
+		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
 	}
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():

@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -221,36 +222,15 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 	}
 }
 
-// A batch grows while batches are quick, and shrinks when one is slow.
-func TestResizeBatch(t *testing.T) {
-	for name, tc := range map[string]struct {
-		size int
-		took time.Duration
-		want int
-	}{
-		"Quick":        {smallestBatch, time.Millisecond, 2 * smallestBatch},
-		"JustQuick":    {smallestBatch, quickBatch, 2 * smallestBatch},
-		"Same":         {1000, quickBatch + 1, 1000},
-		"Slow":         {2000, 2*quickBatch + 1, 1000},
-		"SlowSmallest": {smallestBatch, time.Minute, smallestBatch},
-		"QuickLargest": {largestBatch, 0, largestBatch},
-		"UpToLargest":  {largestBatch - 1, 0, largestBatch},
-	} {
-		if got := resizeBatch(tc.size, tc.took); got != tc.want {
-			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got, tc.want)
-		}
-	}
-}
-
 // All is decided again between two batches, so batches grow. One that records rows is no larger than the first.
 func TestBatchesGrow(t *testing.T) {
-	const objects = 3*smallestBatch + 1
+	const objects = 3*life.MaxBatch + 1
 	for name, tc := range map[string]struct {
 		sink  string
 		batch []int
 	}{
-		"Growing":     {batch: []int{smallestBatch, 2 * smallestBatch, 1}},
-		"WithRecords": {sink: "http://127.0.0.1:1", batch: []int{smallestBatch, smallestBatch, smallestBatch, 1}},
+		"Growing":     {batch: []int{life.MaxBatch, 2 * life.MaxBatch, 1}},
+		"WithRecords": {sink: "http://127.0.0.1:1", batch: []int{life.MaxBatch, life.MaxBatch, life.MaxBatch, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -290,7 +289,7 @@ func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.Namespace
 			mem.persisted.Written = ""
 		}
 	}
-	if notfound.IsObjectMissing(err, resourceOf(key), v1alpha1.KindOf(c), key.Name) {
+	if notfound.IsObjectMissing(err, v1alpha1.ResourceOf(c), v1alpha1.KindOf(c), key.Name) {
 		r.forgetCleaner(key, mem.uid)
 		return nil, nil
 	}
@@ -306,15 +305,6 @@ func (r *CleanerReconciler) readCleaner(ctx context.Context, key types.Namespace
 		*mem = *newMemory(c.GetUID(), mem.tenure)
 	}
 	return c, nil
-}
-
-// resourceOf returns the resource of the Cleaner with a key.
-func resourceOf(key types.NamespacedName) schema.GroupResource {
-	resource := "cleaners"
-	if key.Namespace == "" {
-		resource = "clustercleaners"
-	}
-	return schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: resource}
 }
 
 // knownCleaner returns the Cleaner as the watch shows it, for the check before each deletion. It is no copy, since its run may have

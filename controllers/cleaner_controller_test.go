@@ -162,7 +162,7 @@ func TestAPanicIsAnErrorOfItsCleaner(t *testing.T) {
 type notServed struct{ client.Reader }
 
 func (notServed) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resourceOf(key), key.Name, "404 page not found", 0, true)
+	return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.ResourceOf(v1alpha1.NewOwner(key.Namespace)), key.Name, "404 page not found", 0, true)
 }
 
 // TestACleanerThatIsNotServedIsNotGone shows that only the API server's word about this Cleaner makes the operator forget it.

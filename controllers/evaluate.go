@@ -427,38 +427,18 @@ func reportFindings(p *pass) {
 	case p.wanted == nil:
 		return
 	}
-	wrong := map[string]bool{}
+	now, wrong := p.r.clock.Now(), map[string]bool{}
 	for i := range p.wanted.Errors {
 		wrong[p.wanted.Errors[i].Rule] = true
 	}
-	st.Findings = statusfindings.UpdateFindings(st.Findings, p.assignment.Work.Rules, findReported(p), wrong)
-}
-
-// findReported returns the items of the decision that were reported.
-func findReported(p *pass) statusfindings.Reported {
-	now, out, seen := p.r.clock.Now(), statusfindings.Reported{}, map[plan.ItemKey]bool{}
-	for i := range p.wanted.Steps {
-		s := &p.wanted.Steps[i]
-		if s.IsChange() {
-			continue
-		}
-		for _, item := range s.ListItems() {
-			if !seen[item] && (p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)) {
-				out.AddItem(item.Rule, s.DescribeObject(), s.Reason)
-				seen[item] = true
-			}
-		}
-	}
-	return out
+	st.Findings = statusfindings.UpdateFindings(st.Findings, p.assignment.Work.Rules, statusfindings.FindReported(p.wanted.Steps, func(item plan.ItemKey) bool {
+		return p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)
+	}), wrong)
 }
 
 // measureFindings has the metrics say what the status is to say.
 func measureFindings(p *pass) {
-	counts := map[string]int{}
-	for _, f := range p.store.Draft.State().Findings {
-		counts[f.Rule] = int(f.Count)
-	}
-	p.r.metrics.SetFindings(p.store.Key, counts)
+	p.r.metrics.SetFindings(p.store.Key, statusfindings.CountItems(p.store.Draft.State().Findings))
 }
 
 // keptReads is how many bytes a pass may have read, at most, for the next one to begin with what it has read.

@@ -61,7 +61,7 @@ func (s *knownSchemas) FindDocument(context.Context, schema.GroupVersion) (strin
 func (s *knownSchemas) Renew(context.Context) (changed bool, err error) { return false, nil }
 
 // startChecks has fields checked until the test ends.
-func (r *rig) startChecks() {
+func startChecks(r *rig) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -96,7 +96,7 @@ func (r *rig) awaitMistakes(want bool) string {
 func TestMistakesAreReported(t *testing.T) {
 	r := newRig(t, done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}), aPod("a", "Succeeded"))
 	r.schemas.publish("phase")
-	r.startChecks()
+	startChecks(r)
 	for _, fields := range [][]string{{"phase"}, {"phases"}, {"phase", "phases"}} {
 		r.schemas.publish(fields...)
 		r.fields.NoteDefinition("pods")
@@ -137,7 +137,7 @@ func TestReadSubject(t *testing.T) {
 	c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 	r := newRig(t, c)
 	r.pass()
-	s, err := r.readSubject(t.Context(), r.key())
+	s, err := r.fields.ReadSubject(t.Context(), r.key())
 	must(t, err)
 	if s.UID != "uid" || s.Version != "1" || s.Programs == nil || s.Reported != "" || len(s.Work.Rules) != 1 {
 		t.Errorf("got %+v", s)
@@ -146,19 +146,19 @@ func TestReadSubject(t *testing.T) {
 		c.Status.Conditions = nil
 		c.Spec.Rules[0].When = "item.status.phase =="
 	})
-	s, err = r.readSubject(t.Context(), r.key())
+	s, err = r.fields.ReadSubject(t.Context(), r.key())
 	must(t, err)
 	if s.Version != "2" || s.Programs != nil {
 		t.Errorf("of one that does not compile: %+v", s)
 	}
 	r.edit(func(c *v1alpha1.Cleaner) { c.Spec.Rules, c.Spec.TemplateRef = nil, &v1alpha1.TemplateRef{Name: "none"} })
-	s, err = r.readSubject(t.Context(), r.key())
+	s, err = r.fields.ReadSubject(t.Context(), r.key())
 	must(t, err)
 	if s.Version != "3" || s.Programs != nil {
 		t.Errorf("of one without its template: %+v", s)
 	}
 	must(t, r.store.Delete(t.Context(), r.cleaner()))
-	s, err = r.readSubject(t.Context(), r.key())
+	s, err = r.fields.ReadSubject(t.Context(), r.key())
 	must(t, err)
 	if s != nil {
 		t.Errorf("of one that is gone: %+v", s)

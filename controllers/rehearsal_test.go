@@ -15,11 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/life"
 )
 
 // A dry run tells all that would be done, however many batches that is, and what it has confirmed stays so until it changes.
 func TestADryRunTellsAllThatWouldBeDone(t *testing.T) {
-	const all = smallestBatch + 120
+	const all = life.MaxBatch + 120
 	var pods []*unstructured.Unstructured
 	for i := range all {
 		pods = append(pods, aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))

@@ -160,7 +160,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)
 	}
-	factory, own, err := newClients(clients.Config{
+	factory, own, err := clients.New(clients.Config{
 		Operator: config, Watches: engine, Access: identity.NewAccess(reviews.SubjectAccessReviews(), opts.Clock), Metrics: count,
 		Protection: opts.newProtection(), Slots: fair.NewSlotsForShort(changesAtATime-shortChanges, shortChanges, opts.Clock), Ahead: opts.Skew.ClockAhead, Clock: opts.Clock,
 	})
@@ -249,16 +249,6 @@ func registerMetrics(mgr ctrl.Manager, o *Options) (*metrics.Metrics, error) {
 	return count, errors.Join(metrics.RegisterClockSkew(ctrlmetrics.Registry, o.Skew.EstimateSkew), metrics.RegisterShards(ctrlmetrics.Registry, o.Shards.CountOwned), metrics.RegisterReadiness(ctrlmetrics.Registry, func() ([]metrics.Readiness, error) {
 		return cachedcleaners.ListReadiness(context.Background(), mgr.GetClient(), o.Shards) //nolint:forbidigo // a scrape has no context, and a cache is read
 	}))
-}
-
-// newClients returns a factory of clients, and the operator's own set.
-func newClients(c clients.Config) (*clients.Factory, *clients.Set, error) {
-	factory, err := clients.NewFactory(c)
-	if err != nil {
-		return nil, nil, err
-	}
-	own, err := factory.SetOf(identity.Account{})
-	return factory, own, err
 }
 
 // newKindsFinder returns what finds the kinds of targets of all kinds.

@@ -296,5 +296,5 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	same(t, "outcomes", map[plan.Verb]v1alpha1.Outcome{
 		plan.VerbDelete: "deleted", plan.VerbEvict: "evicted", plan.VerbPatch: "patched", plan.VerbRemoveFinalizer: "patched",
-	}, outcomesOfVerbs())
+	}, life.OutcomesOfVerbs())
 }

@@ -219,10 +219,10 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	case life.AnswerLost, life.AnswerUnknown: // it may have been done, so it counts
 		b.noteAction(s, now)
 		b.answerOf(uid).Lost = true
-		b.noteAsked(s)
+		noteAsked(b.answerOf(uid), s)
 		b.recordRefused(s, out, now)
 	case life.AnswerRefused: // maybe between the two writes of a DELETE
-		b.noteAsked(s)
+		noteAsked(b.answerOf(uid), s)
 		b.recordRefused(s, out, now)
 	case life.AnswerConflict: // it is decided again, unless it is terminating
 		if b.run != nil && out.Sight.Terminating {
@@ -238,8 +238,8 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) {
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == life.AnswerDone {
-		a.Did = outcomesOfVerbs()[s.Verb]
-		b.noteAsked(s)
+		a.Did = life.OutcomesOfVerbs()[s.Verb]
+		noteAsked(b.answerOf(uid), s)
 	} else if b.run != nil || a.Did == "" { // for a Recurring Cleaner, an earlier action counts
 		a.Did = v1alpha1.OutcomeGone
 	}
@@ -285,10 +285,8 @@ func (b *executor) answerOf(uid types.UID) *life.RowAnswer {
 }
 
 // noteAsked notes a DELETE that may have marked its object as terminating.
-func (b *executor) noteAsked(s *plan.Step) {
-	if s.Verb == plan.VerbDelete {
-		b.answerOf(s.Object.UID).Asked = true
-	}
+func noteAsked(a *life.RowAnswer, s *plan.Step) {
+	a.Asked = a.Asked || s.Verb == plan.VerbDelete
 }
 
 // recordRefused has an object wait after a request that was refused, or whose outcome is unknown.
@@ -326,14 +324,6 @@ func (b *executor) rememberObject(s *plan.Step, out actuate.Outcome) {
 	if reads := b.pass.mem.queried.reads; reads != nil {
 		b.pass.mem.Overlay.KeepParts(s.Object.UID, reads)
 		b.seen.KeepParts(s.Object.UID, reads)
-	}
-}
-
-// outcomesOfVerbs says what a verb makes of an object.
-func outcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
-	return map[plan.Verb]v1alpha1.Outcome{
-		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
-		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
 	}
 }
 

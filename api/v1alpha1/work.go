@@ -6,9 +6,11 @@ package v1alpha1
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Work is what a Cleaner or a ClusterCleaner asks for, in the one form in which both are decided and carried out: with
@@ -135,6 +137,11 @@ func KindOf(c Owner) string {
 		return "ClusterCleaner"
 	}
 	return "Cleaner"
+}
+
+// ResourceOf is the resource of an Owner.
+func ResourceOf(c Owner) schema.GroupResource {
+	return schema.GroupResource{Group: GroupVersion.Group, Resource: strings.ToLower(KindOf(c)) + "s"}
 }
 
 // IsRecurring says that the Cleaner stays when it has cleaned.

@@ -67,6 +67,16 @@ type Factory struct {
 	made map[identity.Account]weak.Pointer[Set]
 }
 
+// New returns a factory of clients, and the operator's own set.
+func New(c Config) (*Factory, *Set, error) {
+	factory, err := NewFactory(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := factory.SetOf(identity.Account{})
+	return factory, own, err
+}
+
 // NewFactory makes a factory.
 func NewFactory(config Config) (*Factory, error) {
 	operator, err := live.NewReader(identity.Account{}.String(), config.Operator, config.Clock, config.Watches.Resolver())

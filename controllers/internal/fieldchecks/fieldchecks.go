@@ -86,7 +86,7 @@ type Checker struct {
 	changed map[string]time.Time
 }
 
-// pacedSchemas list schemas at most once every firstLook for checks, of which a change can make many at once. What they miss, the looks after the
+// pacedSchemas list schemas at most once every firstLook for checks: one change can make many of them at once. What they miss, the looks after the
 // change find. Only the goroutine that checks uses it.
 type pacedSchemas struct {
 	Documents

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
+	"github.com/vtex/cleaner/controllers/plan"
 )
 
 const (
@@ -33,6 +34,33 @@ type item struct{ name, reason string }
 
 func compareItems(a, b item) int {
 	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.reason, b.reason))
+}
+
+// FindReported returns the items of reports that were made, each once.
+func FindReported(steps []plan.Step, wasMade func(item plan.ItemKey) bool) Reported {
+	out, seen := Reported{}, map[plan.ItemKey]bool{}
+	for i := range steps {
+		s := &steps[i]
+		if s.IsChange() {
+			continue
+		}
+		for _, item := range s.ListItems() {
+			if !seen[item] && wasMade(item) {
+				out.AddItem(item.Rule, s.DescribeObject(), s.Reason)
+				seen[item] = true
+			}
+		}
+	}
+	return out
+}
+
+// CountItems returns how many items each rule reports.
+func CountItems(findings []v1alpha1.Finding) map[string]int {
+	counts := map[string]int{}
+	for i := range findings {
+		counts[findings[i].Rule] = int(findings[i].Count)
+	}
+	return counts
 }
 
 // AddItem adds an item that a rule reports.

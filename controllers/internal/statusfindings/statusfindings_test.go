@@ -13,6 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 func rulesNamed(names ...string) []v1alpha1.Rule {
@@ -114,5 +116,26 @@ func TestFindingsThatStay(t *testing.T) {
 	short := UpdateFindings(before[:2], rulesNamed(names...), Reported{}, unknown)
 	if diff := cmp.Diff(before[1:2], short); diff != "" {
 		t.Errorf("what has room is changed (-want +got):\n%s", diff)
+	}
+}
+
+// Only reports that were made are found, an item of several reports once.
+func TestFindReported(t *testing.T) {
+	object := func(name string) observed.Object {
+		return observed.Object{Ref: observed.Ref{Kind: "Pod", Namespace: "shop", Name: name}}
+	}
+	steps := []plan.Step{
+		{Rule: "r", Keys: []string{"a"}, Object: object("a"), Verb: plan.VerbReport, Reason: "old"},
+		{Rule: "r", Keys: []string{"a"}, Object: object("a"), Verb: plan.VerbReport, Reason: "again"},
+		{Rule: "r", Keys: []string{"b"}, Object: object("b"), Verb: plan.VerbReport, Reason: "not made"},
+		{Rule: "q", Keys: []string{"a"}, Object: object("a"), Verb: plan.VerbDelete},
+	}
+	found := FindReported(steps, func(item plan.ItemKey) bool { return item.Key == "a" })
+	all := UpdateFindings(nil, rulesNamed("r", "q"), found, nil)
+	if diff := cmp.Diff([]v1alpha1.Finding{{Rule: "r", Count: 1, Items: []string{"Pod shop/a"}, Message: "old"}}, all); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"r": 1}, CountItems(all)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

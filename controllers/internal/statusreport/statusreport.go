@@ -428,7 +428,7 @@ func (r Report) SetCondition(kind string, status metav1.ConditionStatus, reason,
 
 // SetMistakes warns that expressions read what the schemas of their kinds do not have; empty if nothing is known to be wrong. It says nothing else of
 // the generation: what was evaluated may be an earlier one.
-func (r Report) SetMistakes(mistakes string) {
+func SetMistakes(r Report, mistakes string) {
 	if mistakes == "" {
 		r.RemoveConditions(v1alpha1.ConditionSchemaMismatch)
 		return

@@ -459,11 +459,11 @@ func TestSkippedKinds(t *testing.T) {
 func TestSetMistakes(t *testing.T) {
 	r := newTestReport(t, staying())
 	r.draftStatus().ObservedGeneration = 6
-	r.SetMistakes("")
+	SetMistakes(r, "")
 	if len(r.draftStatus().Conditions) > 0 {
 		t.Errorf("without mistakes: %v", r.draftStatus().Conditions)
 	}
-	r.SetMistakes("spec.rules[0].when: Widget has no field spec.ttl\u202e" + strings.Repeat("x", 2000))
+	SetMistakes(r, "spec.rules[0].when: Widget has no field spec.ttl\u202e"+strings.Repeat("x", 2000))
 	c := meta.FindStatusCondition(r.draftStatus().Conditions, v1alpha1.ConditionSchemaMismatch)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNotInSchema || c.ObservedGeneration != 7 || !c.LastTransitionTime.Time.Equal(now) {
 		t.Fatalf("got %+v", c)
@@ -474,7 +474,7 @@ func TestSetMistakes(t *testing.T) {
 	if r.draftStatus().ObservedGeneration != 6 || len(r.draftStatus().Conditions) != 1 {
 		t.Errorf("it says more: %+v", r.draftStatus())
 	}
-	r.SetMistakes("")
+	SetMistakes(r, "")
 	if len(r.draftStatus().Conditions) > 0 {
 		t.Errorf("corrected: %v", r.draftStatus().Conditions)
 	}

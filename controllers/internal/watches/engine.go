@@ -4,6 +4,7 @@
 package watches
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -139,11 +140,8 @@ type interestKey struct {
 
 // New returns an Engine that watches nothing until it is started.
 func New(o Options) (*Engine, error) {
-	if o.Clock == nil {
-		return nil, errors.New("cannot make a watch engine without a clock")
-	}
-	if o.Config == nil {
-		return nil, errors.New("cannot make a watch engine without a rest.Config")
+	if o.Clock == nil || o.Config == nil {
+		return nil, errors.New("cannot make a watch engine without a clock and a rest.Config")
 	}
 	clients, err := wire.NewClients(o.Config, o.Clock)
 	if err != nil {
@@ -161,12 +159,7 @@ func New(o Options) (*Engine, error) {
 	if o.DefinitionChanged == nil {
 		o.DefinitionChanged = func(string) {}
 	}
-	if o.Budget == nil {
-		o.Budget = &memorybudget.Budget{}
-	}
-	if o.RetryEvery == 0 {
-		o.RetryEvery = defaultRetryEvery
-	}
+	o.Budget, o.RetryEvery = cmp.Or(o.Budget, &memorybudget.Budget{}), cmp.Or(o.RetryEvery, defaultRetryEvery)
 	m := &matcher{backlog: newBacklog(o.Clock)}
 	changes := news.New(o.Clock, m.pendingSince)
 	l := &lock{wakeups: &wakeups{metrics: o.Metrics, news: changes}}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
@@ -90,4 +91,14 @@ func sumChanges(p *plan.Plan) map[stringhash.Sum]bool {
 // hasChanges says that a plan changes something.
 func hasChanges(p *plan.Plan) bool {
 	return p.Release != nil || slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.IsChange() })
+}
+
+// WaitsForObjects reports whether a decision waits because of the state of the objects, rather than of the spec or of permissions.
+func WaitsForObjects(d *plan.Plan) bool {
+	switch d.Reason {
+	case v1alpha1.ReasonConditionsNotMet, v1alpha1.ReasonEvaluationFailed, v1alpha1.ReasonHolding, v1alpha1.ReasonTargetMissing, v1alpha1.ReasonLimitExceeded,
+		v1alpha1.ReasonTooManyObjects:
+		return true
+	}
+	return false
 }

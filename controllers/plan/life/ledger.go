@@ -500,3 +500,11 @@ func (c *Course) FailedItems() map[plan.ItemKey]bool {
 
 // IsAbout reports whether there are actions on an object.
 func (c *Course) IsAbout(uid types.UID) bool { return len(c.on[uid]) > 0 }
+
+// OutcomesOfVerbs says what a verb makes of an object.
+func OutcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
+	return map[plan.Verb]v1alpha1.Outcome{
+		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
+		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
+	}
+}

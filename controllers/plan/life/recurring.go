@@ -6,6 +6,7 @@ package life
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,13 +14,29 @@ import (
 )
 
 const (
-	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before.
+	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before. Batches of other Cleaners begin with it.
 	MaxBatch = 500
+	// LargestBatch is how many items one batch of a Cleaner without a sink confirms at most.
+	LargestBatch = 4000
+	// quickBatch is how long a batch may take for the next one to be twice as large: between two batches everything is decided again, while no
+	// request is sent. It leaves the next batch enough time until its confirmation is too old.
+	quickBatch = ConfirmationServes / 5
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
 	maxRun = 500
 )
+
+// ResizeBatch returns how many items the batch after one confirms that had a size and took so long.
+func ResizeBatch(size int, took time.Duration) int {
+	switch {
+	case took <= quickBatch:
+		size *= 2
+	case took > 2*quickBatch:
+		size /= 2
+	}
+	return min(max(size, MaxBatch), LargestBatch)
+}
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
 // objects of the earlier plan, at their current versions. An object that has the name of one of them, but another UID, was not recorded:

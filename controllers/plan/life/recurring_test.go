@@ -748,3 +748,24 @@ func TestWithout(t *testing.T) {
 		t.Errorf("the fold stands for %v, and that of the plan before for %v", keys, all.Steps[2].Keys)
 	}
 }
+
+// A batch grows while batches are quick, and shrinks when one is slow.
+func TestResizeBatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		size int
+		took time.Duration
+		want int
+	}{
+		"Quick":        {MaxBatch, time.Millisecond, 2 * MaxBatch},
+		"JustQuick":    {MaxBatch, quickBatch, 2 * MaxBatch},
+		"Same":         {1000, quickBatch + 1, 1000},
+		"Slow":         {2000, 2*quickBatch + 1, 1000},
+		"SlowSmallest": {MaxBatch, time.Minute, MaxBatch},
+		"QuickLargest": {LargestBatch, 0, LargestBatch},
+		"UpToLargest":  {LargestBatch - 1, 0, LargestBatch},
+	} {
+		if got := ResizeBatch(tc.size, tc.took); got != tc.want {
+			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got, tc.want)
+		}
+	}
+}
