@@ -234,7 +234,11 @@ func readCleaners(path string, add func(*v1alpha1.Work)) error {
 		default:
 			continue
 		}
-		if err := yaml.Unmarshal(document, owner); err != nil {
+		text, err := yaml.YAMLToJSON(document) // yaml.Unmarshal sets parameters where the document has none
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, owner); err != nil {
 			return err
 		}
 		work := owner.Work()
