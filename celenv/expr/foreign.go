@@ -194,6 +194,14 @@ func IsOptionalMetadata(field string) bool {
 	}
 }
 
+// suggestDurationFix says what to write instead of an operator that a duration does not have.
+func suggestDurationFix(message string) string {
+	if strings.Contains(message, "'_*_'") || strings.Contains(message, "'_/_'") {
+		return `a duration can be multiplied by a whole number, and not divided, as in duration("30m") * 3; instead of a > b / 2 write a * 2 > b`
+	}
+	return `a number has no unit: write a duration, as in duration("1h")`
+}
+
 // SuggestLibraryFix says what to write instead of what cel-go itself found wrong, where so many loops may stand in one another. Empty when that is
 // not known.
 func SuggestLibraryFix(message string, loops int) string {
@@ -208,10 +216,8 @@ func SuggestLibraryFix(message string, loops int) string {
 		return fmt.Sprintf("at most %d loops may stand in one another: make a map with indexBy, groupBy or toSet instead", loops)
 	case strings.HasPrefix(message, "found no matching overload for '") && strings.Contains(message, "optional_type("):
 		return `a field after .? is optional: add .orValue(...), as in item.?status.phase.orValue("") == "Failed"`
-	case (strings.HasPrefix(message, "found no matching overload for '_*_'") || strings.HasPrefix(message, "found no matching overload for '_/_'")) && strings.Contains(message, "duration"):
-		return `a duration can be multiplied by a whole number, and not divided, as in duration("30m") * 3; instead of a > b / 2 write a * 2 > b`
 	case strings.HasPrefix(message, "found no matching overload for '_") && strings.Contains(message, "duration"):
-		return `a number has no unit: write a duration, as in duration("1h")`
+		return suggestDurationFix(message)
 	case strings.HasPrefix(message, "found no matching overload for '@in' applied to") && strings.HasSuffix(message, ", string)'"):
 		return `in looks into a list or a map: write x == "a", or x.contains("a") for a part of a text`
 	case strings.Contains(message, "invalid argument to has() macro"):

@@ -157,7 +157,7 @@ func (f *follower) applyCall(args ...ref.Val) ref.Val {
 // applySeveral makes a call with arguments that can hold what moves.
 func (f *follower) applySeveral(args []ref.Val) ref.Val {
 	switch {
-	case f.function == operators.Add && isList(args[0]) && isList(args[1]), f.function == "cel.@mapInsert", f.function == "merge":
+	case f.joinsParts(args):
 		return f.applyCall(args...)
 	case f.function == "@sortByAssociatedKeys" && len(args) == 2 && isList(args[1]):
 		return sortByKeys(f, args[0], args[1].(traits.Lister))
@@ -173,6 +173,11 @@ func (f *follower) applySeveral(args []ref.Val) ref.Val {
 	default:
 		return f.applyFrozen(args...)
 	}
+}
+
+// joinsParts says that the call makes a list or a map of the parts of its arguments, whatever they are.
+func (f *follower) joinsParts(args []ref.Val) bool {
+	return f.function == "cel.@mapInsert" || f.function == "merge" || f.function == operators.Add && isList(args[0]) && isList(args[1])
 }
 
 // applyFrozen makes a call that nothing is known of: it is given what its arguments are now, and when they change, its result may.

@@ -66,12 +66,20 @@ func findNamedFollower(function string) follower {
 		return followList
 	case "flatten":
 		return followFlatten
+	case "@sortByAssociatedKeys":
+		return followSort
+	default:
+		return findMapFollower(function)
+	}
+}
+
+// findMapFollower is findFollower for functions that make maps.
+func findMapFollower(function string) follower {
+	switch function {
 	case "cel.@mapInsert":
 		return followInsert
 	case "merge":
 		return followMerge
-	case "@sortByAssociatedKeys":
-		return followSort
 	case "@indexBy":
 		return followIndexBy
 	case "@groupBy":

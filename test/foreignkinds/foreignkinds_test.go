@@ -310,7 +310,7 @@ func TestCommonExpressions(t *testing.T) {
 				`w.spec.?traffic.orValue([]).exists(t, t.?revisionName.orValue("") == "x")`:    "",
 				`w.status.latestReadyRevision == "x"`:                                          `no field status.latestReadyRevision; did you mean "latestReadyRevisionName"?`,
 				`w.status.conditions.exists(c, c.state == "x")`:                                `did you mean "status"?`,
-				`w.spec.?trafic.orValue([]).size() > 0`:                                        `no field spec.trafic; did you mean "traffic"?`,
+				`w.spec.?trafficc.orValue([]).size() > 0`:                                      `no field spec.trafficc; did you mean "traffic"?`,
 				`w.spec.template.spec.containers.exists(c, c.imagePullPollicy == "Always")`:    `did you mean "imagePullPolicy"?`,
 				`w.status.traffic.exists(t, t.percent > 0) && w.metadata.generatonn == int(1)`: `did you mean "generation"?`,
 			},

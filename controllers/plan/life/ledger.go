@@ -167,15 +167,20 @@ func (e *Entry) NameObject(text string) string {
 	return row.Ref.String()
 }
 
+// recordUnread records that the object could not be read.
+func (e *Entry) recordUnread(s Sight, now time.Time) {
+	if e.looks++; e.looks >= maxLooks && e.Blind {
+		e.Blind, e.Doubt = false, true
+	}
+	e.recordFailure(v1alpha1.ReasonReadFailed, s.Failed, now)
+}
+
 func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
 	if e.isOpenAgain() {
 		e.closeAgain()
 	}
 	if e.unread = s.Failed != ""; e.unread {
-		if e.looks++; e.looks >= maxLooks && e.Blind {
-			e.Blind, e.Doubt = false, true
-		}
-		e.recordFailure(v1alpha1.ReasonReadFailed, s.Failed, now)
+		e.recordUnread(s, now)
 		return
 	}
 	blind := e.Blind

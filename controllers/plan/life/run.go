@@ -241,9 +241,9 @@ type Uninstall struct {
 // NewMemory is the memory of the process that has committed a run: each row was held against the spec by the decision
 // of the moment, and was is how the conditions saw the objects.
 func NewMemory(number int64, was []observed.Seen, now time.Time) *Memory {
-	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, len(was)), LastRequest: now}, ConfirmedAt: now}
-	for i := range m.Rows {
-		m.Rows[i] = Entry{Checked: true, Was: was[i]}
+	m := &Memory{Ledger: Ledger{Number: number, AllAnswered: true, Rows: make([]Entry, 0, len(was)), LastRequest: now}, ConfirmedAt: now}
+	for _, seen := range was {
+		m.Rows = append(m.Rows, Entry{Checked: true, Was: seen})
 	}
 	return m
 }

@@ -117,11 +117,8 @@ func (k *Keyring) FollowInformer(informer interface {
 func (k *Keyring) Start(ctx context.Context) error {
 	for {
 		err := k.Refresh(ctx)
-		if ctx.Err() != nil { // a read that this has cut off says nothing of the key
-			return nil
-		}
 		wait := k.untilRotation()
-		if err != nil {
+		if err != nil && ctx.Err() == nil { // a read that the stop has cut off says nothing of the key
 			k.opts.Log.Error(err, "The signing key cannot be used: nothing is done, and no Cleaner can be written, until it can", "secret", k.opts.Secret)
 			wait = retryInterval
 		}
