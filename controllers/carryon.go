@@ -62,6 +62,9 @@ func (o *openRun) carryOn(ctx context.Context) (req life.Request, err error) {
 		case life.Idle:
 			o.pass.newReport().SetWaiting(req)
 			return req, nil
+		case life.OpenAgain:
+			o.pass.mem.run.OpenAgain(req.Rows)
+			continue
 		}
 		logf.FromContext(ctx).V(4).Info("Next", "request", req.Kind.String(), "rows", len(req.Rows))
 		faults.PassBefore(req.Kind)
@@ -112,9 +115,6 @@ func (o *openRun) doRequest(ctx context.Context, req life.Request) error {
 		return nil
 	case life.Act:
 		return o.actOnRows(ctx, req.Rows)
-	case life.OpenAgain:
-		o.pass.mem.run.OpenAgain(req.Rows)
-		return nil
 	case life.AskSlot:
 		o.pass.r.pool.AskSlot(o.pass.store.Key)
 		return nil

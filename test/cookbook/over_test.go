@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/live"
 	"github.com/vtex/cleaner/test/operator"
 )
@@ -308,10 +309,10 @@ func (e *env) make(t *testing.T, recipe string, p play) *scene {
 	if p.stage != nil {
 		goes, stays := p.stage(t, e)
 		for _, o := range goes {
-			s.goes = append(s.goes, e.thing(t, o))
+			s.goes = append(s.goes, newThing(o))
 		}
 		for _, o := range stays {
-			s.stays = append(s.stays, e.thing(t, o))
+			s.stays = append(s.stays, newThing(o))
 		}
 		return s
 	}
@@ -319,7 +320,7 @@ func (e *env) make(t *testing.T, recipe string, p play) *scene {
 	var configuration *unstructured.Unstructured
 	for text := range strings.SplitSeq(p.objects, "\n---") {
 		o := e.apply(t, ns, text, configuration)
-		switch one := e.thing(t, o); {
+		switch one := newThing(o); {
 		case o.GetKind() == "Configuration":
 			configuration = o
 		case strings.HasPrefix(o.GetName(), "go-"):
@@ -359,9 +360,8 @@ func (e *env) apply(t *testing.T, ns, text string, controller *unstructured.Unst
 	return o
 }
 
-// thing is an object of this kind, with the name by which a status shows it.
-func (e *env) thing(t *testing.T, o client.Object) thing {
-	t.Helper()
+// newThing returns an object with the name by which a status shows it.
+func newThing(o client.Object) thing {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		u = &unstructured.Unstructured{}
@@ -370,19 +370,7 @@ func (e *env) thing(t *testing.T, o client.Object) thing {
 		u.SetName(o.GetName())
 	}
 	gvk := u.GroupVersionKind()
-	mapping, err := e.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := u.GetName() + "." + mapping.Resource.Resource
-	if gvk.Group != "" {
-		shown += "." + gvk.Group
-	}
-	shown += "/" + gvk.Version
-	if u.GetNamespace() != "" {
-		shown = u.GetNamespace() + "/" + shown
-	}
-	return thing{u, shown}
+	return thing{u, observed.FormatName(gvk.Kind, u.GetNamespace(), u.GetName())}
 }
 
 // there says whether an object is there, and not terminating.

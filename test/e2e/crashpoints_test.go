@@ -330,7 +330,7 @@ func points(t *testing.T) map[string]bool {
 				}
 				out[name] = true
 			case "PassBefore", "PassAfter":
-				for k := life.LookRows; k <= life.GiveUp; k++ { // Idle and Evaluate come before: they are no requests
+				for k := life.LookRows; k <= life.GiveUp; k++ { // Idle, Evaluate and OpenAgain come before: they are no requests
 					out[strings.ToLower(strings.TrimPrefix(f.Sel.Name, "Pass"))+" "+k.String()] = true
 				}
 			default:

@@ -135,7 +135,7 @@ func TestAForgedReportIsReplaced(t *testing.T) {
 			l.update(cm, "a", func() { cm.Data["state"] = "stale" })
 			l.eventually("the deletion is reported", func() string {
 				s := l.cleaner("c").Status
-				if len(s.LastActions) != 1 || !strings.HasPrefix(s.LastActions[0].Object, "a.") || s.Counters == nil || s.Counters.Acted == 0 {
+				if len(s.LastActions) != 1 || s.LastActions[0].Object != "ConfigMap "+l.ns+"/a" || s.Counters == nil || s.Counters.Acted == 0 {
 					return fmt.Sprintf("actions %+v, counters %+v", s.LastActions, s.Counters)
 				}
 				if len(s.Conditions) > 6 {

@@ -100,7 +100,7 @@ func TestARunKeepsTheOrderOfActions(t *testing.T) {
     - patch: {type: Merge, expression: '{"data": {"step": "2"}}'}
       object: second
     - delete: {}`))
-	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
+	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonPatchRefused)
 	l.trail.backsOff("second", 3, "patch")
 	if left := l.left(); !slices.Contains(left, "first") {
 		t.Errorf("%v are left", left)

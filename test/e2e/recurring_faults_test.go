@@ -137,7 +137,7 @@ func TestAPatchOfARuleIsRefused(t *testing.T) {
       when: '!has(item.metadata.annotations) || !("seen" in item.metadata.annotations)'
     - delete: {}`, group))))
 	l.leaves()
-	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
+	l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonPatchRefused)
 	l.trail.backsOff("w", 3, "patch", "delete")
 	if n := len(l.trail.attempts("w", "delete")); n > 0 {
 		t.Errorf("the widget was deleted after its patch was refused, %d times", n)
@@ -634,7 +634,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: held}}}`)
 		}
 		return ""
 	})
-	c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
+	c := l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonEvictionRefused)
 	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "disruption budget") {
 		t.Errorf("the message does not say why: %q", got)
 	}

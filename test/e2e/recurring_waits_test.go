@@ -288,7 +288,7 @@ func TestRulesAsAServiceAccount(t *testing.T) {
 		t.Errorf("the message does not say what is missing, and to whom: %q", got)
 	}
 	let(l, "get", "list", "watch", "delete")
-	c = l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonDeletionRefused)
+	c = l.says("c", v1alpha1.ConditionStalled, v1alpha1.ReasonPatchRefused)
 	if got := message(c, v1alpha1.ConditionReady); !strings.Contains(got, "patch") || !strings.Contains(got, "system:serviceaccount:"+l.ns+":tenant") {
 		t.Errorf("the message does not say what is missing, and to whom: %q", got)
 	}

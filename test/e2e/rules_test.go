@@ -388,7 +388,7 @@ func TestAClusterCleaner(t *testing.T) {
 		if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), cc); err != nil {
 			return err.Error()
 		}
-		if a := cc.Status.LastActions; len(a) != 2 || !strings.HasPrefix(a[0].Object, l.ns+"/") {
+		if a := cc.Status.LastActions; len(a) != 2 || !strings.HasPrefix(a[0].Object, "ConfigMap "+l.ns+"/") {
 			return fmt.Sprintf("lastActions is %+v", a)
 		}
 		if got := cc.Status.ResolvedTargets; !slices.Equal(got, []string{"ConfigMap " + l.ns + "/stays"}) {

@@ -22,6 +22,9 @@ const (
 	Idle RequestKind = iota
 	// Evaluate means that no run is open: look at targets and conditions, and commit a run if they say so.
 	Evaluate
+	// OpenAgain opens Request.Rows for one more DELETE: their objects are terminating although nothing holds them. It asks the
+	// API server for nothing.
+	OpenAgain
 	// LookRows reads Request.Rows live.
 	LookRows
 	// LookRelease reads the state of the run's Helm release.
@@ -34,8 +37,6 @@ const (
 	Act
 	// Settle reads Request.Rows live: their objects were deleted, but may still exist.
 	Settle
-	// OpenAgain opens Request.Rows for one more DELETE: their objects are terminating although nothing holds them.
-	OpenAgain
 	// AskSlot queues the Cleaner for one of the slots that all uninstalls share. The release is read again once it has one.
 	AskSlot
 	// StartUninstall begins to uninstall the release.
@@ -64,7 +65,7 @@ const (
 
 // String names the kind for people and tests.
 func (k RequestKind) String() string {
-	return [...]string{"Idle", "Evaluate", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "OpenAgain", "AskSlot", "StartUninstall", "FinishUninstall",
+	return [...]string{"Idle", "Evaluate", "OpenAgain", "LookRows", "LookRelease", "Recheck", "ReviewAuthor", "Act", "Settle", "AskSlot", "StartUninstall", "FinishUninstall",
 		"WriteResult", "MoveToUnsent", "ClearRecord", "ClearUnsent", "DeleteSelf", "RemoveFinalizer", "GiveUp", "AddFinalizer", "Record"}[k]
 }
 
