@@ -492,7 +492,7 @@ func TestWhatIsOver(t *testing.T) {
 	}
 	<-without.Exited()
 	if _, err := operator.Run(t.Context(), e.Cluster, operator.Options{
-		Binary: e.binary, Name: "-with", Args: []string{"--min-interval=100ms", "--allow-protected-kinds=namespaces"},
+		Binary: e.binary, Name: "-with", Args: []string{"--min-interval=100ms", "--allow-protected-kinds=namespaces", "--allow-protected-kinds=customresourcedefinitions.apiextensions.k8s.io"},
 	}); err != nil {
 		t.Fatal(err)
 	}
