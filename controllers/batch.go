@@ -117,7 +117,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
 	began := w.pass.r.clock.Now()
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
-	if !w.pass.hasSink() {
+	if !w.pass.store.Draft.Common().HasSink() {
 		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
 	}
 	switch {
@@ -311,7 +311,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	if err := b.pass.triggers.RecordRequest(ctx); err != nil {
 		return plan.Plan{}, err
 	}
-	if !b.pass.hasSink() {
+	if !b.pass.store.Draft.Common().HasSink() {
 		return todo, nil
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
@@ -453,7 +453,7 @@ func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 // finishRecurring finishes a run when there is nothing left to do and the sink has accepted the event before. A run without a successful
 // action is not finished, and continues to count: it has nothing to report.
 func (r *recurrence) finishRecurring(ctx context.Context) error {
-	for r.pass.hasSink() {
+	for r.pass.store.Draft.Common().HasSink() {
 		req := life.AtRest(r.pass.store.Draft, &r.pass.mem.run.Ledger)
 		nothing := req.Kind == life.MoveToUnsent && len(life.CountRows(r.pass.store.Draft.State().Run, &r.pass.mem.run.Ledger).Counts) == 0
 		if req.Kind == life.Idle || nothing {

@@ -89,7 +89,7 @@ func (o *openRun) viewOfRun() (life.View, error) {
 
 // queueDelivery hands the event of the undelivered run to the sender, if there is one, and reports whether the sink has accepted it.
 func (o *openRun) queueDelivery() (delivered bool) {
-	if !o.pass.hasSink() {
+	if !o.pass.store.Draft.Common().HasSink() {
 		o.pass.r.sender.CancelDeliveries(o.pass.store.Key)
 		return false
 	}
@@ -208,7 +208,7 @@ func (o *openRun) moveToUnsent(ctx context.Context, run *v1alpha1.Run) error {
 	finished := life.FinishRun(run, &o.pass.mem.run, "", "", o.pass.r.clock.Now())
 	err := o.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
 		s.Unsent, s.Run = nil, nil
-		if o.pass.hasSink() {
+		if o.pass.store.Draft.Common().HasSink() {
 			s.Unsent = finished
 		}
 	})

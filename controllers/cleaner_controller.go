@@ -272,9 +272,6 @@ func (p *pass) newReport() statusreport.Report {
 // isOver reports whether the time limit of the pass has passed. It must not evaluate anything more.
 func (p *pass) isOver() bool { return !p.r.clock.Now().Before(endOfPass(p)) }
 
-// hasSink reports whether the Cleaner has a sink: what it does is then recorded before, in rows.
-func (p *pass) hasSink() bool { return p.store.Draft.Common().CloudEventSink != "" }
-
 // endOfPass is when a pass has had its time, unless it waits for more slots.
 func endOfPass(p *pass) time.Time { return p.ends.Add(p.waited) }
 
@@ -378,7 +375,7 @@ func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedNa
 		return until, false
 	}
 	undelivered := life.UndeliveredRun(c.State())
-	return until, undelivered == nil || c.Common().CloudEventSink == "" || !r.sender.GetDelivery(key, mem.uid, undelivered.Number).Delivered
+	return until, undelivered == nil || !c.Common().HasSink() || !r.sender.GetDelivery(key, mem.uid, undelivered.Number).Delivered
 }
 
 // wakeTime returns when to reconcile again, at the latest at until; if until is zero, after retry.period.

@@ -239,7 +239,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	uid, a := s.Object.UID, b.answerOf(s.Object.UID)
 	if out.Kind == life.AnswerDone {
 		a.Did = life.OutcomesOfVerbs()[s.Verb]
-		noteAsked(b.answerOf(uid), s)
+		noteAsked(a, s)
 	} else if b.run != nil || a.Did == "" { // for a Recurring Cleaner, an earlier action counts
 		a.Did = v1alpha1.OutcomeGone
 	}

@@ -208,7 +208,7 @@ func checkTargetsAlone(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	case !deletesAnything(spec) && spec.IsRecurring():
 		f.addWarning(p, "nothing is ever cleaned up: without rules, the operator acts only on targets with delete: true; set it on a target, or add rules")
 	case !deletesAnything(spec):
-		if spec.CloudEventSink == "" {
+		if !spec.HasSink() {
 			f.addWarning(p, fmt.Sprintf("nothing is deleted except the %s itself, and no event is sent: set delete: true on a target or on helm, or add a cloudEventSink", ownerKind(spec)))
 		}
 	case len(spec.Conditions) > 0 || spec.Schedule != "":
@@ -456,7 +456,7 @@ func checkSinkAuth(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	if auth == nil {
 		return
 	}
-	if spec.CloudEventSink == "" {
+	if !spec.HasSink() {
 		f.addError(p, "requires cloudEventSink: add it, or remove this field")
 	}
 	if auth.Type != v1alpha1.SinkAuthBearer && auth.Type != v1alpha1.SinkAuthHMAC {

@@ -412,10 +412,9 @@ func deriveRemainder(f *follower, m *Value, b ref.Val, compute func(ref.Val) ref
 		n, ok := m.steps.at(k).(types.Int)
 		return !ok || n/by != now/by
 	})
-	derived := *m.steps
-	derived.end = min(derived.end, again)
-	derived.at = func(k int64) ref.Val { return compute(m.steps.at(k)) }
-	return f.moveBySteps(compute(m.now), &derived)
+	until := *m.steps
+	until.end = min(until.end, again)
+	return f.deriveSteps(&Value{now: m.now, steps: &until}, false, compute)
 }
 
 // addSteps adds or subtracts two moving numbers, if the result only rises or only falls.

@@ -435,7 +435,7 @@ func (p *Journal) TellRun(ctx context.Context, run *v1alpha1.Run) {
 // GiveUp says what could not be delivered before a deleted Cleaner goes.
 func (p *Journal) GiveUp(ctx context.Context) {
 	for _, run := range []*v1alpha1.Run{p.of.Draft.State().Unsent, p.of.Draft.State().Run} {
-		if run == nil || run.Result == "" || p.of.Draft.Common().CloudEventSink == "" {
+		if run == nil || run.Result == "" || !p.of.Draft.Common().HasSink() {
 			continue
 		}
 		log := logf.FromContext(ctx).WithValues("run", run.Number)

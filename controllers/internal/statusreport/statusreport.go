@@ -382,7 +382,7 @@ func (r Report) setOutcome(d plan.Plan, now time.Time) {
 func (r Report) setDelivered() {
 	owed := life.UndeliveredRun(r.Of.Draft.State())
 	switch {
-	case r.Of.Draft.Common().CloudEventSink == "" || r.draftStatus().Runs == 0:
+	case !r.Of.Draft.Common().HasSink() || r.draftStatus().Runs == 0:
 		r.RemoveConditions(v1alpha1.ConditionDelivered)
 		return
 	case owed == nil:

@@ -166,7 +166,7 @@ func (v View) isRecurring() bool {
 }
 
 // hasSink reports whether events are sent.
-func (v View) hasSink() bool { return v.Cleaner.Common().CloudEventSink != "" }
+func (v View) hasSink() bool { return v.Cleaner.Common().HasSink() }
 
 // isDeleted reports whether the Cleaner has a deletionTimestamp.
 func (v View) isDeleted() bool { return v.Cleaner.GetDeletionTimestamp() != nil }

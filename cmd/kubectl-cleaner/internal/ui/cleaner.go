@@ -59,10 +59,7 @@ func (s *Server) readCleaner(w http.ResponseWriter, r *http.Request) (v1alpha1.O
 
 // getCleaner reads a Cleaner as it is now.
 func (s *Server) getCleaner(ctx context.Context, of Name) (*unstructured.Unstructured, error) {
-	resource := "cleaners"
-	if of.Namespace == "" {
-		resource = "clustercleaners"
-	}
+	resource := v1alpha1.ResourceOf(v1alpha1.NewOwner(of.Namespace)).Resource
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return s.Client.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{})
