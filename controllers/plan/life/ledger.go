@@ -449,13 +449,12 @@ func (m *Memory) CourseOfRows(p plan.Plan, rows map[types.UID]int, due map[types
 // MarkSucceeded records that a step has succeeded.
 func (c *Course) MarkSucceeded(i int) { c.states[i] = stepSucceeded }
 
-// FindVerb is what the first step on an object does.
+// FindVerb is what the first action on an object does; empty if there is none.
 func (c *Course) FindVerb(uid types.UID) plan.Verb {
-	i := slices.IndexFunc(c.Steps, func(s plan.Step) bool { return s.Object.UID == uid })
-	if i < 0 {
+	if !c.IsAbout(uid) {
 		return ""
 	}
-	return c.Steps[i].Verb
+	return c.Steps[c.on[uid][0]].Verb
 }
 
 // MarkFailed records that a step has failed, or is not tried.

@@ -34,10 +34,14 @@ func TestNameObject(t *testing.T) {
 	}
 }
 
-// Of the steps on an object, the first says what is done to it.
+// Of the steps on an object, the first that changes it says what is done to it.
 func TestFindVerb(t *testing.T) {
 	on := func(name string, verb plan.Verb) plan.Step { return plan.Step{Verb: verb, Object: pod(name)} }
 	c := NewCourse(plan.Plan{Steps: []plan.Step{on("a", plan.VerbPatch), on("b", plan.VerbEvict), on("a", plan.VerbDelete)}})
+	reports := NewCourse(plan.Plan{Steps: []plan.Step{on("a", plan.VerbReport), on("a", plan.VerbPatch), on("b", plan.VerbReport)}})
+	if got := []plan.Verb{reports.FindVerb("uid-a"), reports.FindVerb("uid-b")}; got[0] != plan.VerbPatch || got[1] != "" {
+		t.Errorf("a report, which asks for nothing, counts as an action: %q", got)
+	}
 	for uid, want := range map[types.UID]plan.Verb{"uid-a": plan.VerbPatch, "uid-b": plan.VerbEvict, "uid-c": ""} {
 		if got := c.FindVerb(uid); got != want {
 			t.Errorf("%s: got %q, want %q", uid, got, want)
