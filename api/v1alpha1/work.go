@@ -147,7 +147,7 @@ func ResourceOf(c Owner) schema.GroupResource {
 // IsRecurring says that the Cleaner stays when it has cleaned.
 func (s *CommonSpec) IsRecurring() bool { return s.Lifecycle == LifecycleRecurring }
 
-// HasSink says that events are sent: what is done is then recorded before.
+// HasSink says that events are sent: each action is then recorded before.
 func (s *CommonSpec) HasSink() bool { return s.CloudEventSink != "" }
 
 // IsDecidedAfter says that a rule is decided after another one of its spec, which stands before it or not: rules with leave come last.

@@ -111,7 +111,7 @@ func readBesidesDeep(r *realWorld, name string) {
 		r.livesAs(one, observed.Complete, "managed")
 		r.reads(metadata, observed.Complete, "deep", "managed")
 		r.livesAs(metadata, observed.Complete, "deep", "managed")
-		unreadable := `cannot read ` + gadgets.GroupResource().String() + ` "deep" in namespace "` + r.namespace + `": ` + unreadableDeep
+		unreadable := `cannot read Gadget ` + r.namespace + `/deep: ` + unreadableDeep
 		r.says(own, observed.Failed, unreadable)
 		if got := r.live.Read(t.Context(), own); got.State != observed.Failed || !strings.HasSuffix(got.Detail, unreadable) {
 			t.Errorf("live: got %s %q", got.State, got.Detail)

@@ -82,7 +82,7 @@ func TestClusterHasAnObjectThatIsTooLarge(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	unreadable := `cannot read gadgets.large.example.com "large" in namespace "` + r.namespace + `": ` + unreadableLarge
+	unreadable := `cannot read Gadget ` + r.namespace + `/large: ` + unreadableLarge
 	for name, tc := range map[string]struct {
 		query snapshot.Query
 		live  string // what is told of it then
@@ -131,7 +131,7 @@ func TestClusterHasAnObjectOfAKnownKindThatIsTooLarge(t *testing.T) {
 	})
 	q := r.query("NetworkPolicy", func(q *snapshot.Query) { q.Group = networkingv1.GroupName })
 	r.SetInterests(owner("c"), interests(q))
-	unreadable := `cannot read networkpolicies.networking.k8s.io "large" in namespace "` + r.namespace + `": ` + unreadableLarge
+	unreadable := `cannot read NetworkPolicy ` + r.namespace + `/large: ` + unreadableLarge
 	r.says(q, observed.Failed, unreadable)
 	if got := r.live.Read(t.Context(), q); got.State != observed.Failed || !strings.HasSuffix(got.Detail, unreadable) {
 		t.Errorf("live: got %s %q", got.State, got.Detail)
@@ -213,7 +213,7 @@ func readBesidesPoison(r *realWorld) {
 	clean.Namespace = other
 	outside := queries.New("NetworkPolicy", group, queries.Labelled("poison in (yes, no)"), queries.Except(r.namespace))
 	r.SetInterests(owner("c"), interests(poisoned, one, clean, outside))
-	unreadable := `cannot read networkpolicies.networking.k8s.io "poison" in namespace "` + r.namespace + `": it has a value that cannot be written as JSON; correct or delete it`
+	unreadable := `cannot read NetworkPolicy ` + r.namespace + `/poison: it has a value that cannot be written as JSON; correct or delete it`
 	for _, q := range []snapshot.Query{poisoned, one} {
 		r.says(q, observed.Failed, unreadable)
 		if got := r.live.Read(t.Context(), q); got.State != observed.Failed || !strings.Contains(got.Detail, "it has a value that cannot be written as JSON") {
@@ -250,7 +250,7 @@ func TestListHasAnObjectThatIsTooLarge(t *testing.T) {
 	metadata := all
 	metadata.MetadataOnly = true
 	r.SetInterests(owner("c"), interests(all, small, metadata))
-	r.says(all, observed.Failed, `cannot read revisions.serving.example.com "large" in namespace "a": `+unreadableLarge)
+	r.says(all, observed.Failed, `cannot read Revision a/large: `+unreadableLarge)
 	r.reads(small, observed.Complete, "small")
 	r.reads(metadata, observed.Complete, "large", "small")
 	if s.Asked("list revisions") == 0 {
@@ -279,7 +279,7 @@ func TestLiveReadsPastWhatIsTooLargeElsewhere(t *testing.T) {
 			t.Errorf("%s: got %s %q %v", name, got.State, got.Detail, queries.NamesOf(got))
 		}
 	}
-	unreadable := `cannot list revisions.serving.example.com in all namespaces: cannot read revisions.serving.example.com "large" in namespace "mallory": ` + unreadableLarge
+	unreadable := `cannot list revisions.serving.example.com in all namespaces: cannot read Revision mallory/large: ` + unreadableLarge
 	if got := newLive(t, s).Read(t.Context(), queries.New("Revision", queries.Except("shop"))); got.State != observed.Failed || got.Detail != unreadable {
 		t.Errorf("where it is chosen: got %s %q", got.State, got.Detail)
 	}

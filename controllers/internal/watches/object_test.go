@@ -79,7 +79,7 @@ func TestContentThatCannotBeRead(t *testing.T) {
 		"AllOfIt": queries.New("Pod", queries.In("")), "Field": queries.New("Pod", queries.In(""), queries.Fielded("status.phase=Running")), "MetadataByField": metadata,
 	} {
 		got := e.Read(t.Context(), q)
-		want := `cannot read pods "broken" in namespace "a": no such thing`
+		want := `cannot read pods a/broken: no such thing`
 		if got.State != observed.Failed || len(got.Objects) > 0 || got.Detail != want {
 			t.Errorf("%s: got %s %q with %d objects, want %q", name, got.State, got.Detail, len(got.Objects), want)
 		}

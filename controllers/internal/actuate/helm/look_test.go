@@ -138,7 +138,7 @@ func TestLook(t *testing.T) {
 				"metadata: {name: '{{ .Release.Namespace }}', annotations: {helm.sh/hook: pre-delete}}\n"),
 			want: observed.Release{
 				State: observed.ReleaseDeployed, Revision: 1, HasHooks: true, HooksBlocked: `its hook "NAMESPACE" cannot run: ` +
-					"NAMESPACE.clusterroles.rbac.authorization.k8s.io/v1: " + clusterScoped,
+					"ClusterRole NAMESPACE: " + clusterScoped,
 			},
 		},
 		"OtherHooks": {
@@ -224,7 +224,7 @@ func TestOutsideTheNamespace(t *testing.T) {
 				w.protection.AllowedKinds = []string{"clusterroles.rbac.authorization.k8s.io"}
 				inCluster(w)
 			},
-			deleted: "clusterroles.rbac.authorization.k8s.io/v1",
+			deleted: "ClusterRole ",
 		},
 	}
 	for name, tc := range cases {

@@ -26,10 +26,10 @@ import (
 	"github.com/vtex/cleaner/test/helmtest"
 )
 
-// refs returns references as text, for comparison.
 // nameAlone names an object without its namespace, which each test has of its own.
 func nameAlone(r observed.Ref) string { return observed.FormatName(r.Kind, "", r.Name) }
 
+// refs returns references as text, for comparison.
 func refs(list []observed.Ref) []string {
 	var names []string
 	for _, r := range list {

@@ -256,9 +256,7 @@ func (w *world) writes() []string {
 		if e.Code() >= 300 {
 			continue
 		}
-		writes = append(writes, fmt.Sprintf("%s %s.%s", e.Verb, e.ObjectRef.Name, observed.ResourceName(schema.GroupVersionResource{
-			Group: e.ObjectRef.APIGroup, Version: e.ObjectRef.APIVersion, Resource: e.ObjectRef.Resource,
-		})))
+		writes = append(writes, e.Verb+" "+observed.FormatName(kindOf(e.ObjectRef.Resource), "", e.ObjectRef.Name))
 	}
 	return writes
 }
