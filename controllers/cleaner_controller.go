@@ -398,9 +398,9 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 
 // retryPeriod is retry.period.
 func (p *pass) retryPeriod() time.Duration {
-	period, err := plan.EvaluationPeriod(p.assignment.Work)
+	period, err := p.assignment.Work.RetryPeriod()
 	if err != nil {
-		return plan.DefaultPeriod
+		return v1alpha1.DefaultRetryPeriod
 	}
 	return period
 }

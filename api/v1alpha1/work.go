@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -149,6 +150,17 @@ func (s *CommonSpec) IsRecurring() bool { return s.Lifecycle == LifecycleRecurri
 
 // HasSink says that events are sent: each action is then recorded before.
 func (s *CommonSpec) HasSink() bool { return s.CloudEventSink != "" }
+
+// DefaultRetryPeriod is retry.period of a spec that gives none.
+const DefaultRetryPeriod = time.Hour
+
+// RetryPeriod returns how long after an evaluation the next one is due although nothing has changed.
+func (s *CommonSpec) RetryPeriod() (time.Duration, error) {
+	if s.Retry == nil {
+		return DefaultRetryPeriod, nil
+	}
+	return s.Retry.Period.Parse(DefaultRetryPeriod)
+}
 
 // IsDecidedAfter says that a rule is decided after another one of its spec, which stands before it or not: rules with leave come last.
 func (r *Rule) IsDecidedAfter(other *Rule, standsBefore bool) bool {

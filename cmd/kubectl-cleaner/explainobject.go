@@ -129,9 +129,7 @@ func printExplanation(out output.Screen, p output.Painter, kind string, x *whyno
 	for i := range x.Rules {
 		printParts(out, p, &x.Rules[i])
 	}
-	if !x.Next.IsZero() {
-		out.Printf("\nNext: %s\n", formatTime(x.Next.Time))
-	}
+	printNext(out, x.Next, x.Recheck)
 }
 
 // describeBecause says why a rule leaves the object out, or acts on it, as far as the step does not say it.

@@ -134,8 +134,19 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 			out.Printf("%s\t%s\t%s\n", key, e.Rule, p.Red(strings.TrimSpace(e.Expression+" "+e.Message)))
 		}
 	}
-	if !d.Next.IsZero() {
-		out.Printf("\nNext: %s\n", formatTime(d.Next.Time))
+	printNext(out, d.Next, d.Recheck)
+}
+
+// printNext prints the moment at which time alone may change the plan, and the moment at which the operator makes it again at the latest.
+func printNext(out output.Screen, next, recheck planjson.Moment) {
+	if !next.IsZero() || !recheck.IsZero() {
+		out.Printf("\n")
+	}
+	if !next.IsZero() {
+		out.Printf("Next: %s\n", formatTime(next.Time))
+	}
+	if !recheck.IsZero() {
+		out.Printf("Recheck: %s\n", formatTime(recheck.Time))
 	}
 }
 

@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// DefaultPeriod is retry.period where a spec gives none.
-	DefaultPeriod = time.Hour
 	// MaxRows and maxRowBytes bound one run, so that a Cleaner stays far below what etcd stores. Bytes are those of JSON.
 	MaxRows     = 5000
 	maxRowBytes = 900 << 10
@@ -184,6 +182,10 @@ type Plan struct {
 	TrippedBy string
 	// Data is the value of cloudEventData as JSON; empty if there is none.
 	Data string
+	// NextChange is the first moment at which time alone may change the plan, as far as that can be predicted; zero if there is none.
+	NextChange time.Time
+	// Recheck is when the plan is made again at the latest, for safety: after spec.retry.period. Zero if it is not.
+	Recheck time.Time
 	// Next is when time alone may change the answer, or when it is asked again for safety. Zero: only an event can.
 	Next time.Time
 	// FlipsAt is when time alone makes a condition give another answer, where the conditions do not hold and that is exactly
@@ -247,7 +249,7 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 	if err != nil {
 		return invalidPlan("spec.ttl: " + err.Error())
 	}
-	period, err := EvaluationPeriod(in.Spec)
+	period, err := in.Spec.RetryPeriod()
 	if err != nil {
 		return invalidPlan("spec.retry.period: " + err.Error())
 	}
@@ -258,14 +260,17 @@ func ComputePlan(ctx context.Context, in Input) Plan {
 		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonClockSkewSuspected, Message: in.Clock.Suspect, Holds: in.Holds.BlindAll(in.Now)}
 	}
 	if due := in.Owner.Created.Add(ttl); in.dueTime().Before(due) {
-		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due.Add(in.Clock.Ahead),
+		due = due.Add(in.Clock.Ahead)
+		return Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonWaitingForTTL, Next: due, NextChange: due,
 			Message: fmt.Sprintf("The ttl of %s has not expired yet.", in.Spec.TTL)}
 	}
 	in.Protection = in.Protection.ForSpec(in.Spec)
 	in.Trace.BeginPlan()
 	p := in.decideWork(ctx)
-	if again := in.Now.Add(period); p.Verdict != v1alpha1.VerdictInvalid && (p.Next.IsZero() || again.Before(p.Next)) {
-		p.Next = again
+	p.NextChange = monotime.ChooseEarlier(p.Next, p.FirstChange)
+	if p.Verdict != v1alpha1.VerdictInvalid {
+		p.Recheck = in.Now.Add(period)
+		p.Next = monotime.ChooseEarlier(p.Next, p.Recheck)
 	}
 	if !p.NextCheck.Before(p.Next) {
 		p.NextCheck = time.Time{}
@@ -683,14 +688,6 @@ func ShortenExpression(s string) string {
 		return string(r[:maxExpression-1]) + "…"
 	}
 	return s
-}
-
-// EvaluationPeriod is how long after an evaluation the next one is due although nothing changed.
-func EvaluationPeriod(spec *v1alpha1.Work) (time.Duration, error) {
-	if spec.Retry == nil {
-		return DefaultPeriod, nil
-	}
-	return spec.Retry.Period.Parse(DefaultPeriod)
 }
 
 func invalidPlan(message string) Plan {

@@ -40,7 +40,7 @@ func (in ahead) foreseeHolds(p Plan, f celenv.Foresight) Plan {
 
 // nextBackstop is when conditions that were evaluated at a moment are evaluated again in any case.
 func (in ahead) nextBackstop(at time.Time) time.Time {
-	period, err := EvaluationPeriod(in.Spec)
+	period, err := in.Spec.RetryPeriod()
 	if err != nil { // ComputePlan has rejected it
 		return at
 	}

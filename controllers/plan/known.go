@@ -28,7 +28,7 @@ type contentSum struct {
 
 // beginResults begins to use the results of earlier plans, if the input has them.
 func (d *decider) beginResults() {
-	period, err := EvaluationPeriod(d.in.Spec)
+	period, err := d.in.Spec.RetryPeriod()
 	if d.in.Results == nil || err != nil {
 		return
 	}
@@ -302,7 +302,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 
 // serves says that a Base is of the programs of an input, and that time alone has changed nothing since.
 func (b *Base) serves(in *Input) bool {
-	period, err := EvaluationPeriod(in.Spec)
+	period, err := in.Spec.RetryPeriod()
 	due := in.dueTime()
 	return err == nil && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
 }

@@ -223,6 +223,34 @@ func TestAWrongWordDeletesNothing(t *testing.T) {
 	}
 }
 
+// The moment at which time alone changes a plan is told to the nanosecond, however long the period is, and apart from the safety period.
+func TestNextChangeIsExact(t *testing.T) {
+	day := 24 * time.Hour
+	for name, tc := range map[string]struct {
+		reason string
+		rule   v1alpha1.Rule
+		want   time.Duration // after the birth of the Pods; zero: never
+	}{
+		"Moment":  {"a moment is over a nanosecond later", rule(func(r *v1alpha1.Rule) { r.When = `time > timestamp("2026-02-01T00:00:00Z")` }), 31*day + 1},
+		"For":     {"a timer ends", rule(func(r *v1alpha1.Rule) { r.For = "12d" }), 13 * day},
+		"Never":   {"no time is read", rule(), 0},
+		"Unknown": {"it cannot be predicted", rule(func(r *v1alpha1.Rule) { r.When = `string(time) == "2026-02-01T00:00:00Z"` }), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, cluster(tc.rule), p("a"))
+			in.Now = born.Add(day)
+			got := ComputePlan(t.Context(), in)
+			want := time.Time{}
+			if tc.want != 0 {
+				want = born.Add(tc.want)
+			}
+			if !got.NextChange.Equal(want) || !got.Recheck.Equal(in.Now.Add(v1alpha1.DefaultRetryPeriod)) {
+				t.Errorf("%s: next is %s, and not %s; recheck is %s", tc.reason, got.NextChange, want, got.Recheck)
+			}
+		})
+	}
+}
+
 func TestData(t *testing.T) {
 	spec := func(data string, change ...func(*v1alpha1.Work)) v1alpha1.Work {
 		s := v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s", CloudEventData: data}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}

@@ -81,7 +81,7 @@ func (m *Items) CountBytes() int64 {
 func (m *Items) FitInto(room int64, evaluated time.Time) {
 	for _, forget := range []func(){
 		func() { m.ForgetResults() }, func() { clear(m.Patches) }, func() { clear(m.Idle) }, func() { clear(m.Rehearsed) }, func() { clear(m.Unconfirmed) }, m.Awaited.ForgetComparisons,
-		func() { m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod)) }, func() { m.Forget(evaluated) },
+		func() { m.Told.ForgetUntil(evaluated.Add(v1alpha1.DefaultRetryPeriod)) }, func() { m.Forget(evaluated) },
 	} {
 		if m.CountBytes() <= room {
 			return
@@ -96,7 +96,7 @@ func (m *Items) Forget(evaluated time.Time) {
 	m.Holds, m.Done, m.Lagging, m.Results, m.Base = nil, m.Done.ForgetActions(), life.Lagging{}, nil, nil
 	m.Patches, m.Idle, m.Rehearsed = patched.Patches{}, idlepatches.Patches{}, rehearsed.Items{}
 	m.Unconfirmed, m.Backoff, m.Recreations = life.Unconfirmed{}, backoff.Failures{}, backoff.Recreations{}
-	m.Told.ForgetUntil(evaluated.Add(plan.DefaultPeriod))
+	m.Told.ForgetUntil(evaluated.Add(v1alpha1.DefaultRetryPeriod))
 	m.Awaited.ForgetComparisons()
 }
 

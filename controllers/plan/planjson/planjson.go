@@ -29,10 +29,13 @@ type Plan struct {
 	Steps      []Step           `json:"steps"`
 	Withheld   []Withheld       `json:"withheld"`
 	Pending    []Pending        `json:"pending"`
-	Next       Moment           `json:"next"`
-	Errors     []Error          `json:"errors"`
-	Warnings   []string         `json:"warnings"`
-	Shadowed   []Shadow         `json:"shadowed,omitempty"`
+	// Next is the first moment at which time alone may change the plan, and Recheck the moment at which the operator makes it again at the
+	// latest.
+	Next     Moment   `json:"next"`
+	Recheck  Moment   `json:"recheck"`
+	Errors   []Error  `json:"errors"`
+	Warnings []string `json:"warnings"`
+	Shadowed []Shadow `json:"shadowed,omitempty"`
 	// Counts are there only if they are asked for.
 	Counts []Count `json:"counts,omitempty"`
 }
@@ -151,7 +154,7 @@ const (
 // WritePlan is a plan as it is written down: for its owner, as decided at a moment. Warnings are added as they are.
 func WritePlan(p *plan.Plan, owner plan.Owner, at time.Time, warnings []string) Plan {
 	d := Plan{
-		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextEvaluation()},
+		Kind: "Plan", Cleaner: owner.Name, At: Moment{at}, Verdict: p.Verdict, Reason: p.Reason, Next: Moment{p.NextChange}, Recheck: Moment{p.Recheck},
 		Conditions: []Condition{}, Steps: []Step{}, Withheld: []Withheld{}, Pending: []Pending{},
 		Errors: []Error{}, Warnings: append([]string{}, warnings...),
 	}

@@ -54,7 +54,7 @@ func TestWritePlan(t *testing.T) {
 	sent := patch
 	sent.Body = []byte(`{"status":{"n":3,"phase":"Failed"}}`)
 	p := plan.Plan{
-		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Next: now.Add(time.Minute), NextCheck: now.Add(time.Hour),
+		Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, NextChange: now.Add(48 * time.Hour), Recheck: now.Add(time.Hour),
 		Conditions: []v1alpha1.ConditionOutcome{{Expression: "pods.items.size() > 0", Value: &yes}},
 		Steps: []plan.Step{
 			{Rule: "r", Verb: plan.VerbPatch, Object: pod("a"), Patch: &sent, Reason: "it is done"},
@@ -86,7 +86,8 @@ func TestWritePlan(t *testing.T) {
 			 "because": "it has the label or annotation cleaner.vtex.dev/protect: \"true\""}
 		],
 		"pending": [{"rule": "later", "key": "Pod shop/c", "until": "2026-01-02T00:01:00Z"}],
-		"next": "2026-01-02T00:01:00Z",
+		"next": "2026-01-04T00:00:00Z",
+		"recheck": "2026-01-02T01:00:00Z",
 		"errors": [{"rule": "r", "key": "Pod shop/b", "expression": "rules[0].when", "message": "no such key: done", "count": 2}],
 		"warnings": ["careful"]
 	}`)
@@ -100,7 +101,7 @@ func TestWritePlanOfNothing(t *testing.T) {
 	got := written(t, WritePlan(&p, plan.Owner{Namespace: "shop", Name: "c"}, born.In(time.FixedZone("", 3600)), nil))
 	want := parsed(t, `{
 		"kind": "Plan", "cleaner": "shop/c", "at": "2026-01-01T00:00:00Z", "verdict": "Wait", "reason": "Suspended",
-		"conditions": [], "steps": [], "withheld": [], "pending": [], "next": null, "errors": [], "warnings": []
+		"conditions": [], "steps": [], "withheld": [], "pending": [], "next": null, "recheck": null, "errors": [], "warnings": []
 	}`)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -144,14 +145,14 @@ func TestWritePlanOfARelease(t *testing.T) {
 	}
 }
 
-// An error of one item says no number, and the next look is the earlier one of two.
+// An error of one item says no number.
 func TestWritePlanOfErrors(t *testing.T) {
 	p := plan.Plan{
-		Errors: []v1alpha1.ItemError{{Rule: "r", Field: "rules[0].forEach", Message: "no", Count: 1}}, Next: born.Add(time.Hour), NextCheck: born.Add(time.Minute),
+		Errors: []v1alpha1.ItemError{{Rule: "r", Field: "rules[0].forEach", Message: "no", Count: 1}},
 	}
 	got := written(t, WritePlan(&p, plan.Owner{Name: "c"}, born, nil)).(map[string]any)
 	for field, want := range map[string]string{
-		"errors": `[{"rule": "r", "expression": "rules[0].forEach", "message": "no"}]`, "next": `"2026-01-01T00:01:00Z"`,
+		"errors": `[{"rule": "r", "expression": "rules[0].forEach", "message": "no"}]`,
 	} {
 		if diff := cmp.Diff(parsed(t, want), got[field]); diff != "" {
 			t.Errorf("%s: -want +got\n%s", field, diff)

@@ -114,7 +114,7 @@ type ExpectedPlan struct {
 	Steps    []planjson.Step     `json:"steps,omitempty"`
 	Withheld []planjson.Withheld `json:"withheld,omitempty"`
 	Pending  []planjson.Pending  `json:"pending,omitempty"`
-	Next     planjson.Moment     `json:"next"`
+	Next     planjson.Moment     `json:"next,omitzero"`
 	Errors   []planjson.Error    `json:"errors,omitempty"`
 }
 

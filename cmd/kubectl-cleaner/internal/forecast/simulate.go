@@ -111,7 +111,7 @@ func Predict(ctx context.Context, in Input) Cleaner {
 // nothing where the moment of the next change is known.
 func (s *simulation) stretchPeriod() (problem string) {
 	work := *s.Decision.Cleaner.Work
-	period, err := plan.EvaluationPeriod(&work)
+	period, err := work.RetryPeriod()
 	if err != nil {
 		return err.Error()
 	}

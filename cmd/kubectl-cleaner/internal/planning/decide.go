@@ -104,10 +104,11 @@ func applySchedule(p plan.Plan, work *v1alpha1.Work, now time.Time) plan.Plan {
 	if err != nil { // validation has refused it
 		return p
 	}
-	p.Next, p.NextCheck, p.FlipsAt = times.Next(now), time.Time{}, time.Time{}
+	p.Next, p.NextCheck, p.FlipsAt, p.Recheck = times.Next(now), time.Time{}, time.Time{}, time.Time{}
 	if len(p.Pending) > 0 && (p.Next.IsZero() || p.Pending[0].Until.Before(p.Next)) {
 		p.Next = p.Pending[0].Until
 	}
+	p.NextChange = p.Next
 	return p
 }
 

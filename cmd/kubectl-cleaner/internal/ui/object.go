@@ -26,11 +26,11 @@ type objectPage struct {
 
 // answerView is an explanation to show.
 type answerView struct {
-	Object, Answer string
-	Acts           bool
-	At, Next       *moment
-	Targets        []fact
-	Rules          []ruleView
+	Object, Answer    string
+	Acts              bool
+	At, Next, Recheck *moment
+	Targets           []fact
+	Rules             []ruleView
 	// MoreRules says how many rules are not shown.
 	MoreRules string
 }
@@ -83,7 +83,7 @@ func (s *Server) showObject(w http.ResponseWriter, r *http.Request) {
 
 // makeAnswer lays out an explanation.
 func (v viewer) makeAnswer(x *whynot.Explanation) *answerView {
-	out := &answerView{Object: shorten(x.Object, maxText), Answer: shorten(x.Answer, maxText), Acts: x.Acts, At: v.showTime(x.At.Time), Next: v.showTime(x.Next.Time)}
+	out := &answerView{Object: shorten(x.Object, maxText), Answer: shorten(x.Answer, maxText), Acts: x.Acts, At: v.showTime(x.At.Time), Next: v.showTime(x.Next.Time), Recheck: v.showTime(x.Recheck.Time)}
 	for _, t := range x.Targets[:min(len(x.Targets), maxRows)] {
 		text := "It is not selected: " + t.Because
 		if t.Selected {

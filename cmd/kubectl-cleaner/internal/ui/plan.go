@@ -26,8 +26,9 @@ type planPage struct {
 type planView struct {
 	Verdict, Reason, Message, Count string
 	// DryRun says that the steps would not be carried out.
-	DryRun   bool
-	At, Next *moment
+	DryRun bool
+	// Next is the first moment at which time alone may change the plan, and Recheck when it is made again at the latest.
+	At, Next, Recheck *moment
 	// Due is when the steps are due by the schedule; nil if they are due now.
 	Due        *moment
 	Warnings   []string
@@ -60,7 +61,7 @@ type stage struct {
 func (v viewer) makePlan(p *Plan) *planView {
 	out := &planView{
 		Verdict: showLine(string(p.Verdict)), Reason: showLine(p.Reason), Message: shorten(p.Message, maxText), Count: countOf(len(p.Steps), "step"), DryRun: p.DryRun,
-		At: v.showTime(p.At.Time), Next: v.showTime(p.Next.Time), Due: v.showTime(p.Due),
+		At: v.showTime(p.At.Time), Next: v.showTime(p.Next.Time), Recheck: v.showTime(p.Recheck.Time), Due: v.showTime(p.Due),
 	}
 	for _, w := range p.Warnings[:min(len(p.Warnings), maxRows)] {
 		out.Warnings = append(out.Warnings, shorten(w, maxText))

@@ -41,8 +41,10 @@ type Explanation struct {
 	Message string           `json:"message"`
 	Targets []Target         `json:"targets"`
 	Rules   []Rule           `json:"rules"`
-	// Next is when the Cleaner is evaluated next.
-	Next planjson.Moment `json:"next"`
+	// Next is the first moment at which time alone may change the plan, and Recheck the moment at which the operator makes it again at the
+	// latest.
+	Next    planjson.Moment `json:"next"`
+	Recheck planjson.Moment `json:"recheck"`
 }
 
 // Target says whether a target selects the object, or else why not.
@@ -142,7 +144,7 @@ func Explain(ctx context.Context, d planning.Decision, world *snapshot.Objects, 
 	}
 	x.plan = x.ComputePlan(ctx, world)
 	x.out = &Explanation{
-		Kind: "Explanation", Cleaner: owner.Name, Object: x.describeObject(), At: planjson.Moment{Time: d.Times.At}, Next: planjson.Moment{Time: x.plan.NextEvaluation()},
+		Kind: "Explanation", Cleaner: owner.Name, Object: x.describeObject(), At: planjson.Moment{Time: d.Times.At}, Next: planjson.Moment{Time: x.plan.NextChange}, Recheck: planjson.Moment{Time: x.plan.Recheck},
 		Verdict: x.plan.Verdict, Reason: x.plan.Reason, Message: x.plan.Message, Targets: []Target{}, Rules: []Rule{},
 	}
 	if owner.Namespace != "" {
