@@ -204,6 +204,12 @@ plugin: ## Build the archives of kubectl-cleaner for PLUGIN_PLATFORMS into dist/
 	@rm -rf dist/plugin
 	$(RELEASE) --platforms=$(PLUGIN_PLATFORMS) --url=$(RELEASE_URL) --out=dist/plugin plugin
 
+.PHONY: release
+release: plugin chart ## Make dist/release, from which users install without building: manifests that run the image IMG, chart, plugin, checksums.
+	@[ "$(IMG)" != controller:latest ] || { echo "IMG says which image is installed, such as make release IMG=registry.example.com/cleaner:$(VERSION)"; exit 1; }
+	@rm -rf dist/release
+	$(RELEASE) --image=$(IMG) --out=dist/release files dist/cleaner-$(VERSION).tgz $$(ls dist/plugin/* | grep -v /checksums.txt)
+
 .PHONY: vuln
 vuln: build scheduler $(GOVULNCHECK) ## Look for known vulnerabilities in the programs. Says so if the database GOVULNDB cannot be reached; STRICT=1 fails then.
 	@$(GO) run ./hack/vuln --govulncheck=$(GOVULNCHECK) $(if $(STRICT),--strict) $(BIN)/manager $(BIN)/kubectl-cleaner $(BIN)/cleaner-scheduler

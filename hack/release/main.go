@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command release makes what a release is made of, from one commit: the images of the operator and of the scheduler as OCI layouts for
-// several platforms, the archives of the kubectl plugin with a manifest for krew, and a software bill of materials for each program.
+// several platforms, the archives of the kubectl plugin with a manifest for krew, a software bill of materials for each program, and the
+// folder with all files from which users install without building anything.
 //
 // Everything is built by Go itself and by libraries: it needs no container daemon. It runs in the folder of the repository. The same
 // commit, Go version and flags give the same bytes. It publishes nothing, but for `push`, and never signs.
@@ -25,6 +26,7 @@ import (
 
 const usage = `usage: release image  --out FOLDER [--platforms ...] [--of NAME]  an OCI layout, and the SBOMs beside it
        release plugin --out FOLDER --url URL [--platforms ...]   archives, checksums.txt and cleaner.yaml for krew
+       release files  --out FOLDER --image REFERENCE [FILE ...]  install.yaml, templates.yaml, the files, and checksums.txt
        release push   --from FOLDER REFERENCE                    the OCI layout to a registry`
 
 func main() {
@@ -39,7 +41,7 @@ func main() {
 
 // run is main with an error.
 func run(ctx context.Context, args []string, out io.Writer) error {
-	var to, from, url, program string
+	var to, from, url, program, image string
 	var platforms []string
 	b := &builder{root: ".", flags: []string{"-trimpath"}, progress: os.Stderr}
 	fs := pflag.NewFlagSet("release", pflag.ContinueOnError)
@@ -48,6 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	fs.StringVar(&from, "from", "", "folder of the layout to push")
 	fs.StringVar(&program, "of", managerName, "the program that is in the image: "+managerName+" or "+schedulerName)
 	fs.StringVar(&url, "url", "", "where the archives are going to be found")
+	fs.StringVar(&image, "image", "", "the image that the manifests run")
 	fs.StringSliceVar(&platforms, "platforms", nil, "what to build for, such as linux/amd64")
 	fs.StringVar(&b.version, "version", "", "the version, without a v")
 	fs.StringVar(&b.commit, "commit", "", "the commit that is built")
@@ -61,6 +64,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New("push needs --from and a reference:\n" + usage)
 		}
 		return push(ctx, from, fs.Arg(1), out)
+	}
+	if what == "files" {
+		return b.files(to, image, fs.Args()[1:], out)
 	}
 	var err error
 	if b.date, err = seconds(*date); err != nil {

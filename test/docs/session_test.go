@@ -82,9 +82,11 @@ func notRun() map[string]string {
 		"make docker-build": "needs a container daemon",
 		"make image-push":   "needs a registry",
 		"make lint":         "compiles the linter",
+		"make release":      "compiles the plugin for five platforms: releaseFiles makes the rest",
 		"make scheduler-":   "compiles kube-scheduler, and needs a registry",
 		"make test":         "is what runs this test",
 		"make verify":       "changes the working tree",
+		"tar -xzf":          "the session has the plugin already",
 	}
 }
 
@@ -98,6 +100,10 @@ func unrunnable(command string) string {
 	return ""
 }
 
+// releaseFiles puts the manifests of a release, and their checksums, into the folder of the session.
+const releaseFiles = `here=$PWD && (cd "$(dirname "$(readlink -f go.mod)")" && go run ./hack/release --version=0.1.0 ` +
+	`--image=registry.example.com/cleaner:0.1.0 --out="$here/released" files) && mv released/* . && rmdir released`
+
 // prepared are commands that a page takes for done before it begins.
 func prepared() map[string][]string {
 	return map[string][]string{
@@ -109,6 +115,8 @@ func prepared() map[string][]string {
 			`kubectl patch pod batch -n shop --subresource=status --type=merge -p='{"status":{"phase":"Failed"}}'`,
 			"kubectl apply --server-side -f docs/why/cleaner.yaml",
 		},
+		"README.md": {releaseFiles},
+		uninstall:   {releaseFiles},
 		"docs/cli.md": {
 			"kubectl create namespace shop --dry-run=client -o yaml | kubectl apply --server-side -f -",
 			"kubectl apply --server-side -f docs/why/cleaner.yaml",
@@ -357,7 +365,7 @@ func (s *shell) perform(t *testing.T, step step) error {
 }
 
 // deploys are commands that change which Pods of the operator there are to be.
-var deploys = regexp.MustCompile(`^make deploy|^kubectl .*scale deployment/cleaner`)
+var deploys = regexp.MustCompile(`^make deploy|^kubectl apply .* install\.yaml$|^kubectl .*scale deployment/cleaner`)
 
 // reads says whether a command may be run again without doing anything twice.
 func reads(command string) bool {
