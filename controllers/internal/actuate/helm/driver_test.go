@@ -4,6 +4,7 @@
 package helm
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/recordtext"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
@@ -275,7 +277,7 @@ func TestEncodeUninstalling(t *testing.T) {
 				check(t, err)
 				out, err := r.content.encodeUninstalling(data, epoch)
 				check(t, err)
-				text := string(must(io.ReadAll(must(unpackRelease(out))(t)))(t))
+				text := string(must(io.ReadAll(must(recordtext.Unpack(bytes.NewReader(out)))(t)))(t))
 				if tc.whole != "" && text != start+tc.whole+end {
 					t.Errorf("got  %s\nwant %s", text, start+tc.whole+end)
 				}

@@ -30,8 +30,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate/helm/jsonscan"
 	"github.com/vtex/cleaner/controllers/internal/actuate/helm/manifests"
+	"github.com/vtex/cleaner/controllers/internal/jsonscan"
+	"github.com/vtex/cleaner/controllers/internal/recordtext"
 	"github.com/vtex/cleaner/controllers/notfound"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
@@ -353,28 +354,10 @@ func newUnreadableError(secret, name string, err error) *BlockedError {
 	}
 }
 
-// unpackRelease undoes what Helm does to the JSON of a release: gzip and base64.
-func unpackRelease(data []byte) (io.Reader, error) {
-	packed := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
-	n, err := base64.StdEncoding.Decode(packed, data)
-	if err != nil {
-		return nil, fmt.Errorf("it is not base64: %w", err)
-	}
-	packed = packed[:n]
-	if !bytes.HasPrefix(packed, []byte{0x1f, 0x8b, 0x08}) {
-		return bytes.NewReader(packed), nil
-	}
-	zipped, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("it does not unzip: %w", err)
-	}
-	return zipped, nil
-}
-
 // scanRelease reads what is needed of the JSON of a release: which one it is, its status, its manifest, and the hooks of a
 // deletion. The rest, such as its chart and its values, is read over.
 func scanRelease(ctx context.Context, data []byte) (*recordContent, string, error) {
-	text, err := unpackRelease(data)
+	text, err := recordtext.Unpack(bytes.NewReader(data))
 	if err != nil {
 		return nil, "", err
 	}
@@ -487,7 +470,7 @@ func validateRelease(r *release.Release, version int, namespace, name string) er
 // encodeUninstalling returns the data of a record whose release is being uninstalled since now, zipped as Helm does. Everything else in it
 // stays as it is.
 func (c *recordContent) encodeUninstalling(data []byte, now time.Time) ([]byte, error) {
-	text, err := unpackRelease(data)
+	text, err := recordtext.Unpack(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@
 package helm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/controllers/internal/recordtext"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/cluster"
@@ -151,7 +153,7 @@ func (w *world) rewrite(change func(*release.Release)) {
 // unpacked is a record as Helm decodes it.
 func unpacked(t testing.TB, data []byte) *release.Release {
 	t.Helper()
-	text, err := unpackRelease(data)
+	text, err := recordtext.Unpack(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
 	}

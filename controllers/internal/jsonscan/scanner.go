@@ -35,8 +35,20 @@ func New(r io.Reader, limit int64) *Scanner {
 	return &Scanner{in: charStream{r: bufio.NewReaderSize(r, 64<<10), limit: limit}}
 }
 
-// Err returns the first error.
-func (s *Scanner) Err() error { return s.in.err }
+// Err returns the first error; nil after Stop, if there was none before.
+func (s *Scanner) Err() error {
+	if s.in.stopped {
+		return nil
+	}
+	return s.in.err
+}
+
+// Stop reads nothing more: the caller has all that it wants. All results are empty from then on, as after an error.
+func (s *Scanner) Stop() {
+	if s.in.err == nil {
+		s.in.err, s.in.stopped = errStopped, true
+	}
+}
 
 // SetError stops the Scanner with an error, unless there is one already.
 func (s *Scanner) SetError(format string, args ...any) { s.in.setError(format, args...) }

@@ -20,7 +20,11 @@ type charStream struct {
 	// offset is the number of bytes read, and limit its maximum.
 	offset, limit int64
 	err           error
+	// stopped says that err is no error: nothing more is wanted.
+	stopped bool
 }
+
+var errStopped = errors.New("nothing more is read")
 
 func (s *charStream) setError(format string, args ...any) {
 	if s.err == nil {

@@ -318,3 +318,31 @@ func FuzzScanner(f *testing.F) {
 func hasLongToken(text []byte) bool {
 	return slices.ContainsFunc(bytes.FieldsFunc(text, func(c rune) bool { return strings.ContainsRune(" ,:[]{}", c) }), func(token []byte) bool { return len(token) > maxToken/3 })
 }
+
+// TestStop stops in the middle of a text: no more of it is read, and nothing is wrong with what follows.
+func TestStop(t *testing.T) {
+	text := strings.NewReader(`{"a": {"b": "x", "c": "y"}, "d": ` + strings.Repeat(" ", 1<<20) + "no JSON")
+	s, got := New(text, plenty), []string{}
+	read := func() { got = append(got, s.ReadText("text", 10)) }
+	s.ReadObject(map[string]func(){
+		"a": func() {
+			s.ReadObject(map[string]func(){"b": func() { read(); s.Stop() }, "c": read})
+		},
+		"d": read,
+	})
+	s.ExpectEnd()
+	if diff := cmp.Diff([]string{"x"}, got); diff != "" || s.Err() != nil {
+		t.Errorf("it reads (-want +got), and ends with %v:\n%s", s.Err(), diff)
+	}
+	if text.Len() < 900<<10 {
+		t.Errorf("%d bytes are left", text.Len())
+	}
+	if s.SkipValue(); s.ReadText("text", 10) != "" || s.ReadInteger() != 0 {
+		t.Error("it reads more after the end")
+	}
+	wrong := New(strings.NewReader("x"), plenty)
+	wrong.SkipValue()
+	if wrong.Stop(); wrong.Err() == nil {
+		t.Error("an error is forgotten")
+	}
+}
