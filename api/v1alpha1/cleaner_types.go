@@ -128,8 +128,10 @@ const (
 
 // Target is a named object, or a named set of objects of one kind.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
-// +kubebuilder:validation:XValidation:rule="self.reference.kind != '*'",message="only a ClusterCleaner selects objects of kind: '*': use one, with namespaces in its reference, or write a target for each kind"
+// +kubebuilder:validation:XValidation:rule="has(self.reference) != has(self.helmReleases)",message="a target needs exactly one of reference and helmReleases: write reference: {version: v1, kind: Pod} for objects of a kind, or helmReleases: {} for Helm releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.helmReleases) || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="to delete the record of a release does not uninstall it: remove delete and includeWhenEvaluating; a rule deletes records of superseded revisions, and helm: {release: NAME, delete: true} uninstalls a release"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || self.reference.kind != '*'",message="only a ClusterCleaner selects objects of kind: '*': use one, with namespaces in its reference, or write a target for each kind"
 type Target struct {
 	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
 	// consists of letters, digits and underscores and does not start with a digit.
@@ -141,9 +143,18 @@ type Target struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="is a built-in name of expressions (as time, params, variables, item, items, object and key are): choose another name"
 	Name string `json:"name"`
 
-	// The object, or the objects, that the target selects.
-	// +required
-	Reference Reference `json:"reference"`
+	// The object, or the objects, that the target selects. Either this or helmReleases is required.
+	// +optional
+	Reference Reference `json:"reference,omitzero"`
+
+	// Selects revisions of Helm releases instead of objects of a kind. Expressions read them as {items: [...]}: each item
+	// has name (of the release), namespace, revision, status (such as deployed or superseded), chart.name, chart.version,
+	// appVersion, firstDeployed, lastDeployed, labels, and the metadata of the Secret that records the revision. An item
+	// whose record cannot be read has unreadable with the reason instead. Manifests and values cannot be read. {} selects
+	// all revisions of all releases. Requires the right to list and watch Secrets. Cannot be used with reference or
+	// delete: true.
+	// +optional
+	HelmReleases *HelmReleases `json:"helmReleases,omitempty"`
 
 	// Whether to delete the selected objects when all conditions are true. Requires a name or a selector in the
 	// reference. Defaults to false.
@@ -165,6 +176,26 @@ type Target struct {
 // IsIncluded says whether expressions see the target.
 func (t *Target) IsIncluded() bool {
 	return t.IncludeWhenEvaluating == nil || *t.IncludeWhenEvaluating
+}
+
+// HelmReleases selects revisions of Helm releases, by the labels of the Secrets that record them: name, status and
+// version, as Helm writes them, and the labels of the release.
+type HelmReleases struct {
+	// Labels that the revisions must have, such as {status: superseded} or {name: web}.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=63
+	// +kubebuilder:validation:XValidation:rule="!('owner' in self)",message="owner is helm for all releases: remove it"
+	MatchLabels map[string]string `json:"matchLabels,omitzero"`
+
+	// Label selector requirements that the revisions must meet, such as {key: name, operator: NotIn, values: [web]}. At
+	// most 1000 values in total.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, (e.operator in ['In', 'NotIn']) == (has(e.values) && size(e.values) > 0))",message="operators In and NotIn need values; Exists and DoesNotExist must not have any"
+	MatchExpressions []metav1.LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 }
 
 // Reference selects the objects of a target. With a name, it selects one object. Without a name, it selects all objects

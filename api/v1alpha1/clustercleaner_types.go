@@ -127,8 +127,10 @@ type ClusterSecretKeyReference struct {
 
 // ClusterTarget is a named object, or a named set of objects of one kind, anywhere in the cluster.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
-// +kubebuilder:validation:XValidation:rule="self.reference.kind != '*' || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="only rules act on the objects of kind: '*': remove delete and includeWhenEvaluating, and write a rule with forEach: NAME.items and actions: [{delete: {}}]"
+// +kubebuilder:validation:XValidation:rule="has(self.reference) != has(self.helmReleases)",message="a target needs exactly one of reference and helmReleases: write reference: {version: v1, kind: Pod} for objects of a kind, or helmReleases: {} for Helm releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.helmReleases) || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="to delete the record of a release does not uninstall it: remove delete and includeWhenEvaluating; a rule deletes records of superseded revisions, and helm: {release: NAME, delete: true} of a Cleaner uninstalls a release"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || !has(self.delete) || !self.delete || has(self.reference.name) || has(self.reference.matchLabels) || has(self.reference.matchExpressions) || has(self.reference.fieldSelector)",message="delete: true needs a name, matchLabels, matchExpressions or fieldSelector in its reference; write matchLabels: {} to delete all objects of the kind"
+// +kubebuilder:validation:XValidation:rule="!has(self.reference) || self.reference.kind != '*' || (!has(self.delete) || !self.delete) && (!has(self.includeWhenEvaluating) || self.includeWhenEvaluating)",message="only rules act on the objects of kind: '*': remove delete and includeWhenEvaluating, and write a rule with forEach: NAME.items and actions: [{delete: {}}]"
 type ClusterTarget struct {
 	// The name of the target in expressions, such as "pods" or "old_revisions". It must be unique among the targets. It
 	// consists of letters, digits and underscores and does not start with a digit.
@@ -140,9 +142,18 @@ type ClusterTarget struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in ['time','params','variables','item','items','object','key'])",message="is a built-in name of expressions (as time, params, variables, item, items, object and key are): choose another name"
 	Name string `json:"name"`
 
-	// The object, or the objects, that the target selects.
-	// +required
-	Reference ClusterReference `json:"reference"`
+	// The object, or the objects, that the target selects. Either this or helmReleases is required.
+	// +optional
+	Reference ClusterReference `json:"reference,omitzero"`
+
+	// Selects revisions of Helm releases instead of objects of a kind. Expressions read them as {items: [...]}: each item
+	// has name (of the release), namespace, revision, status (such as deployed or superseded), chart.name, chart.version,
+	// appVersion, firstDeployed, lastDeployed, labels, and the metadata of the Secret that records the revision. An item
+	// whose record cannot be read has unreadable with the reason instead. Manifests and values cannot be read. {} selects
+	// all revisions of all releases. Requires the right to list and watch Secrets. Cannot be used with reference or
+	// delete: true.
+	// +optional
+	HelmReleases *ClusterHelmReleases `json:"helmReleases,omitempty"`
 
 	// Whether to delete the selected objects when all conditions are true. Requires a name or a selector in the
 	// reference. Defaults to false.
@@ -159,6 +170,34 @@ type ClusterTarget struct {
 	// the Cleaner always waits. Has no effect if includeWhenEvaluating is false. Defaults to Wait.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
+}
+
+// ClusterHelmReleases selects revisions of Helm releases, in all namespaces or in the selected ones, by the labels of the
+// Secrets that record them: name, status and version, as Helm writes them, and the labels of the release.
+type ClusterHelmReleases struct {
+	HelmReleases `json:",inline"`
+
+	// The namespaces to select revisions from: those of the Secrets. Defaults to all namespaces.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	Namespaces []string `json:"namespaces,omitempty"`
+
+	// A label selector for the namespaces to select revisions from, such as {matchLabels: {tier: preview}}.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+
+	// Namespaces to exclude, even if namespaces or namespaceSelector selects them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	ExcludeNamespaces []string `json:"excludeNamespaces,omitempty"`
 }
 
 // ClusterReference selects the objects of a target. With a name, it selects one object. Without a name, it selects all

@@ -15,7 +15,8 @@ import (
 )
 
 // Work is what a Cleaner or a ClusterCleaner asks for, in the one form in which both are decided and carried out: with
-// its template expanded, and with references that may say more than those of a Cleaner. It is never stored.
+// its template expanded, with references that may say more than those of a Cleaner, and with references to the Secrets of
+// Helm releases. It is never stored.
 //
 // It shares what it is made of, and must not be changed.
 type Work struct {
@@ -108,7 +109,11 @@ func (s *CleanerSpec) Work() *Work {
 			Name: t.Name, Reference: ClusterReference{Reference: t.Reference}, Delete: t.Delete,
 			IncludeWhenEvaluating: t.IncludeWhenEvaluating, OnMissing: t.OnMissing,
 		}
+		if t.HelmReleases != nil {
+			w.Targets[i].HelmReleases = &ClusterHelmReleases{HelmReleases: *t.HelmReleases}
+		}
 	}
+	w.Targets = ResolveTargets(w.Targets)
 	return w
 }
 
@@ -127,7 +132,7 @@ func (c *ClusterCleaner) DeepCopyOwner() Owner { return c.DeepCopy() }
 // Work is the spec in the form that Cleaners and ClusterCleaners share.
 func (s *ClusterCleanerSpec) Work() *Work {
 	return &Work{
-		CommonSpec: s.CommonSpec, Targets: s.Targets, ServiceAccount: s.ServiceAccount, IncludeProtected: s.IncludeProtected,
+		CommonSpec: s.CommonSpec, Targets: ResolveTargets(s.Targets), ServiceAccount: s.ServiceAccount, IncludeProtected: s.IncludeProtected,
 		CloudEventSinkAuth: s.CloudEventSinkAuth, Cluster: true,
 	}
 }

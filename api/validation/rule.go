@@ -262,6 +262,7 @@ func FindActionTargets(spec *v1alpha1.Work, rule, action int, o Options) []int {
 		case k.group == v1alpha1.GroupVersion.Group:
 		case a.Delete != nil && o.explainUndeletable(spec, k) != "":
 		case a.Evict != nil && !isPod(&spec.Targets[i].Reference):
+		case changesRecord(&spec.Targets[i], a):
 		default:
 			all = append(all, i)
 		}
@@ -299,7 +300,11 @@ func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o O
 			continue
 		}
 		// Without a sole target, it is unknown what the action acts on.
-		if touched, ok := findSoleTarget(spec, &spec.Rules[rule], a); ok {
+		switch touched, ok := findSoleTarget(spec, &spec.Rules[rule], a); {
+		case !ok:
+		case changesRecord(&spec.Targets[touched], a):
+			f.addError(path.Child(verb), "cannot be done: the operator changes no record of a Helm release: write delete, which deletes records of superseded revisions, or report")
+		default:
 			checkActionTarget(f, spec, a, touched, path.Child(verb), o)
 		}
 	}

@@ -6,6 +6,7 @@ package validation
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,9 +20,6 @@ import (
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
-
-// releaseSecretPrefix is the prefix of the names of the Secrets in which Helm records releases.
-const releaseSecretPrefix = "sh.helm.release.v1."
 
 const (
 	maxTargetName    = 63
@@ -67,12 +65,21 @@ func checkTargets(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 		} else {
 			first[t.Name] = i
 		}
-		checkReference(f, &t.Reference, path.Child("reference"))
+		reference := path.Child("reference")
+		switch {
+		case t.IsOfReleases():
+			reference = path.Child("helmReleases")
+			checkReleases(f, t, path)
+		case reflect.ValueOf(t.Reference).IsZero():
+			f.addError(path, "needs exactly one of reference and helmReleases: write reference: {version: v1, kind: Pod} for objects of a kind, or helmReleases: {} for Helm releases")
+			continue
+		}
+		checkReference(f, &t.Reference, reference)
 		k := o.findTargetKind(spec, i)
 		if len(o.Served) > i {
 			checkServed(f, spec, t, o.Served[i], path.Child("reference", "kind"))
 		}
-		checkNamespaces(f, spec, &t.Reference, k, path.Child("reference"), o)
+		checkNamespaces(f, spec, &t.Reference, k, reference, o)
 		checkDeletion(f, spec, t, k, path.Child("delete"), o)
 		checkOnMissing(f, t, path.Child("onMissing"))
 	}
@@ -200,7 +207,7 @@ func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, 
 		f.addError(p, "only rules act on the objects of kind \"*\": remove delete and includeWhenEvaluating, and write a rule with forEach: "+t.Name+".items and actions: [{delete: {}}]")
 		return
 	}
-	if !t.Delete {
+	if !t.Delete || t.IsOfReleases() {
 		return
 	}
 	r := &t.Reference
@@ -210,7 +217,7 @@ func checkDeletion(f *Findings, spec *v1alpha1.Work, t *v1alpha1.ClusterTarget, 
 	switch because := o.explainUndeletable(spec, k); {
 	case because != "":
 		f.addError(p, "must be false: "+because)
-	case k.resourceName() == "secrets" && strings.HasPrefix(r.Name, releaseSecretPrefix):
+	case k.resourceName() == "secrets" && strings.HasPrefix(r.Name, v1alpha1.ReleaseSecretPrefix):
 		f.addError(p, "must be false: this Secret is the record of a Helm release; to uninstall the release, write helm: {release: NAME, delete: true}")
 	case !spec.IncludeProtected && slices.Contains(protection.ProtectedNamespaces(), r.Namespace):
 		f.addWarning(p, fmt.Sprintf("nothing is deleted in namespace %s, which is protected: add includeProtected: true if you want that", r.Namespace))

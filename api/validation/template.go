@@ -27,7 +27,7 @@ func ValidateTemplate(t *v1alpha1.CleanerTemplate, parameters field.ErrorList, o
 	}
 	found.addFieldErrors(parameters)
 	o.isTemplate = true
-	work := &v1alpha1.Work{Cluster: true, Targets: body.Targets, Declared: []string{}} // it is of a template
+	work := &v1alpha1.Work{Cluster: true, Targets: v1alpha1.ResolveTargets(body.Targets), Declared: []string{}} // it is of a template
 	work.Variables, work.Conditions, work.Rules = body.Variables, body.Conditions, body.Rules
 	checkExpressionSize(&found, work, path)
 	checkBody(&found, work, path.Child("template"), o)

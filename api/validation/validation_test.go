@@ -54,6 +54,7 @@ func TestTouched(t *testing.T) {
 		spec.Targets = append(spec.Targets, target)
 	}
 	spec.Targets[3].IncludeWhenEvaluating = ptr.To(false)
+	spec.Targets = append(spec.Targets, v1alpha1.ResolveTargets([]v1alpha1.ClusterTarget{{Name: "releases", HelmReleases: &v1alpha1.ClusterHelmReleases{}}})...)
 	do := map[string]v1alpha1.RuleAction{
 		"delete": {Delete: &v1alpha1.DeleteAction{}}, "evict": {Evict: &v1alpha1.EvictAction{}}, "patch": {Patch: &v1alpha1.PatchAction{Type: "Merge", Expression: "{}"}},
 	}
@@ -69,9 +70,10 @@ func TestTouched(t *testing.T) {
 		{"pods.items", "theConfigMap", "patch", true, []int{2}},
 		{"theConfigMap.items", "", "patch", true, []int{0, 1, 2}}, // a field of that object
 		{"pods.items.filter(p, true)", "", "patch", true, []int{0, 1, 2}},
-		{"pods.items.filter(p, true)", "", "patch", false, []int{0, 2}}, // Nodes are out of reach
-		{"pods.items.filter(p, true)", "", "delete", true, []int{0, 2}}, // Nodes are protected
-		{"pods.items.filter(p, true)", "", "evict", true, []int{0}},     // only Pods
+		{"pods.items.filter(p, true)", "", "patch", false, []int{0, 2}},    // Nodes are out of reach
+		{"pods.items.filter(p, true)", "", "delete", true, []int{0, 2, 4}}, // Nodes are protected
+		{"releases.items", "", "delete", true, []int{4}},
+		{"pods.items.filter(p, true)", "", "evict", true, []int{0}}, // only Pods
 		{"pods.items", "theNode.items[0]", "patch", true, []int{0, 1, 2}},
 		{"nobody.items", "", "patch", true, []int{0, 1, 2}},
 	} {

@@ -52,6 +52,13 @@ type Error struct {
 	Hint string
 }
 
+// WithHint returns the error with one more hint.
+func (e *Error) WithHint(hint string) *Error {
+	out := *e
+	out.Hint = strings.TrimPrefix(e.Hint+"; "+hint, "; ")
+	return &out
+}
+
 // Error is the whole story on one line: all but the snippet.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -126,3 +126,11 @@ func TestSuggestName(t *testing.T) {
 		})
 	}
 }
+
+func TestWithHint(t *testing.T) {
+	first := &Error{Path: "conditions[0]", Message: "no such key"}
+	second := first.WithHint("write a")
+	if first.Hint != "" || second.Hint != "write a" || second.Path != first.Path || second.WithHint("or b").Hint != "write a; or b" {
+		t.Errorf("the hints are %q, %q and %q", first.Hint, second.Hint, second.WithHint("or b").Hint)
+	}
+}

@@ -50,6 +50,8 @@ type Schema struct {
 	Enum []string
 	// Usual are texts that the value often is. Another one is likely a mistake if it resembles one of them.
 	Usual []string
+	// Hints say of keys that a map does not have what to write instead.
+	Hints map[string]string
 }
 
 // May says that a value may have one of these types.

@@ -412,6 +412,9 @@ func (p *part) describeUnknown(key string) (message, hint string) {
 		return message, hint
 	}
 	message = fmt.Sprintf("%s has no field %s", object.kind, strings.TrimPrefix(path+formatStep(expr.TruncateText(key, maxText/4)), "."))
+	if hint = p.schema.Hints[key]; hint != "" {
+		return message, hint
+	}
 	fields := p.schema.ListFields()
 	if hint = suggestNear(key, fields); hint != "" {
 		return message, hint

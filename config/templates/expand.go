@@ -45,7 +45,7 @@ func Expand(owner v1alpha1.Owner, t *v1alpha1.CleanerTemplate) (*v1alpha1.Work, 
 	body := &t.Spec.Template
 	work.TemplateRef = nil
 	work.Validation = cmp.Or(work.Validation, body.Validation)
-	work.Targets, work.Variables, work.Conditions, work.Rules = body.Targets, body.Variables, body.Conditions, body.Rules
+	work.Targets, work.Variables, work.Conditions, work.Rules = v1alpha1.ResolveTargets(body.Targets), body.Variables, body.Conditions, body.Rules
 	work.Parameters = &runtime.RawExtension{Raw: text}
 	work.Durations = listDurations(t)
 	work.Declared = listParameters(t)
@@ -78,8 +78,9 @@ func checkFit(work *v1alpha1.Work, t *v1alpha1.CleanerTemplate, p *field.Path) f
 		return nil
 	}
 	var errs field.ErrorList
-	for i := range t.Spec.Template.Targets {
-		target := &t.Spec.Template.Targets[i]
+	targets := v1alpha1.ResolveTargets(t.Spec.Template.Targets)
+	for i := range targets {
+		target := &targets[i]
 		if said := reachesOut(&target.Reference); said != "" {
 			errs = append(errs, field.Invalid(p, t.Name, fmt.Sprintf(
 				"is a template for ClusterCleaners: its target %q has %s, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner", target.Name, said)))

@@ -184,12 +184,15 @@ func TestExpandRefuses(t *testing.T) {
 				{name: one, reference: {version: v1, kind: Pod, name: a, namespace: b}},
 				{name: some, reference: {version: v1, kind: Pod, namespaces: [b]}},
 				{name: chosen, reference: {version: v1, kind: Pod, namespaceSelector: {}}},
-				{name: others, reference: {version: v1, kind: Pod, excludeNamespaces: [b]}}]}}}`),
+				{name: others, reference: {version: v1, kind: Pod, excludeNamespaces: [b]}},
+				{name: own, helmReleases: {}},
+				{name: releases, helmReleases: {namespaces: [b]}}]}}}`),
 			want: []string{
 				`spec.templateRef.name: is a template for ClusterCleaners: its target "one" has namespace, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
 				`spec.templateRef.name: is a template for ClusterCleaners: its target "some" has namespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
 				`spec.templateRef.name: is a template for ClusterCleaners: its target "chosen" has namespaceSelector, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
 				`spec.templateRef.name: is a template for ClusterCleaners: its target "others" has excludeNamespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
+				`spec.templateRef.name: is a template for ClusterCleaners: its target "releases" has namespaces, and a Cleaner acts only in its own namespace; use it in a ClusterCleaner`,
 			},
 		},
 		"NoParameters": {
@@ -231,6 +234,26 @@ func TestExpandOthers(t *testing.T) {
 	work, errs = Expand(c, nil)
 	if diff := cmp.Diff(c.Work(), work); diff != "" || len(errs) > 0 {
 		t.Errorf("%v\n-want, +got:\n%s", errs, diff)
+	}
+}
+
+// TestExpandReleases has a template with a target of Helm releases, which selects their Secrets in a Cleaner and in a ClusterCleaner.
+func TestExpandReleases(t *testing.T) {
+	template := read[v1alpha1.CleanerTemplate](t, `{metadata: {name: a}, spec: {template: {targets: [{name: releases, helmReleases: {matchLabels: {name: web}}}]}}}`)
+	for _, owner := range []v1alpha1.Owner{
+		read[v1alpha1.Cleaner](t, "spec: {templateRef: {name: a}}"), read[v1alpha1.ClusterCleaner](t, "spec: {templateRef: {name: a}}"),
+	} {
+		work, errs := Expand(owner, template)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		target := &work.Targets[0]
+		if r := target.Reference; !target.IsOfReleases() || target.HasOwnReference() || r.Kind != "Secret" || r.FieldSelector != "type=helm.sh/release.v1" || r.MatchLabels["name"] != "web" || r.MatchLabels["owner"] != "helm" {
+			t.Errorf("%T: its target is %+v", owner, target)
+		}
+	}
+	if template.Spec.Template.Targets[0].Reference.Kind != "" {
+		t.Error("the template was changed")
 	}
 }
 

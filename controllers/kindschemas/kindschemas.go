@@ -26,6 +26,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/objectschema"
 	"github.com/vtex/cleaner/celenv/usage"
+	"github.com/vtex/cleaner/controllers/releaseitem"
 )
 
 // Source finds schemas.
@@ -36,10 +37,11 @@ type Source interface {
 	Renew(ctx context.Context) (changed bool, err error)
 }
 
-// SeesKind says whether expressions see objects of the kind of a target, and which it is. Targets of all kinds have none.
+// SeesKind says whether expressions see objects of the kind of a target, and which it is. Targets of all kinds have none, and of the Secrets of Helm
+// releases expressions see items.
 func SeesKind(t *v1alpha1.ClusterTarget) (schema.GroupVersionKind, bool) {
 	r := &t.Reference
-	return schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind}, t.IsIncluded() && !t.IsOfAnyKind()
+	return schema.GroupVersionKind{Group: r.APIGroup, Version: r.Version, Kind: r.Kind}, t.IsIncluded() && !t.IsOfAnyKind() && !t.IsOfReleases()
 }
 
 // FindKinds finds the kinds of the targets that expressions see, by the names of the targets. It leaves out those whose schema is not known. An
@@ -48,6 +50,10 @@ func FindKinds(ctx context.Context, source Source, targets []v1alpha1.ClusterTar
 	kinds := make(map[string]usage.Kind, len(targets))
 	var failed []string
 	for i := range targets {
+		if targets[i].IsOfReleases() && targets[i].IsIncluded() {
+			kinds[targets[i].Name] = usage.Kind{Name: "HelmRelease", Schema: releaseitem.MakeSchema()}
+			continue
+		}
 		gvk, seen := SeesKind(&targets[i])
 		if !seen {
 			continue

@@ -264,3 +264,39 @@ func TestCheckFieldsRenewsSchemas(t *testing.T) {
 		})
 	}
 }
+
+// Items of Helm releases have a schema of their own, whatever the API server says of Secrets.
+func TestFieldsOfReleases(t *testing.T) {
+	compiler, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := source{"Secret": {Types: objectschema.Map, Fields: map[string]*objectschema.Schema{"data": nil}}}
+	for when, want := range map[string]string{
+		`item.revision > 3 && item.status == "superseded" && time - timestamp(item.lastDeployed) > duration("1h")`: "",
+		`item.chart.name == "shop" && item.?labels.team.orValue("") == "a" && item.metadata.name != ""`:            "",
+		`item.statuss == "deployed"`:            `HelmRelease has no field statuss`,
+		`item.chart.vrsion == "1"`:              `HelmRelease has no field chart.vrsion`,
+		`item.revision == "3"`:                  `revision of a HelmRelease is an integer, and never a string`,
+		`item.data.release != ""`:               `HelmRelease has no field data; expressions cannot read the record itself`,
+		`item.?manifest.hasValue()`:             `HelmRelease has no field manifest; expressions cannot read the record itself`,
+		`item.version > 3`:                      `HelmRelease has no field version; it is revision, or chart.version`,
+		`item.info.status == "failed"`:          `HelmRelease has no field info; status, firstDeployed and lastDeployed`,
+		`item.status == "deployd"`:              `status of a HelmRelease is hardly ever "deployd"`,
+		`releases.items.exists(r, r.nme == "")`: `HelmRelease has no field nme`,
+	} {
+		work := &v1alpha1.Work{}
+		work.Lifecycle = v1alpha1.LifecycleRecurring
+		work.Targets = v1alpha1.ResolveTargets([]v1alpha1.ClusterTarget{{Name: "releases", HelmReleases: &v1alpha1.ClusterHelmReleases{}}})
+		work.Rules = []v1alpha1.Rule{{Name: "r", ForEach: "releases.items", When: when, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}
+		programs, errs := compiler.Compile(t.Context(), work)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		errs, likely := kindschemas.CheckFields(t.Context(), secrets, work, programs)
+		said := fmt.Sprint(errs, likely)
+		if want == "" && len(errs)+len(likely) > 0 || want != "" && !strings.Contains(said, want) {
+			t.Errorf("%s: got %s, want %q", when, said, want)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func (in *Input) findObject(value map[string]any) (*observed.Object, int) {
 		for i := range named {
 			if o := &named[i]; isSameMap(o.Value, value) { // in another target it may be at another version
 				return o, t
-			} else if found == nil && o.StandsFor(value) {
+			} else if (found == nil || found.Unreadable == "" && o.Unreadable != "") && o.StandsFor(value) { // a record that one target cannot read stays
 				found, at = o, t
 			}
 		}
@@ -84,7 +84,7 @@ func (r choosing) chooseActions(c *candidate) {
 		a.reason, err = c.item.EvaluateReason()
 	}
 	if err != nil {
-		r.addError(r.nameCandidate(c), err)
+		failing(r).addItemError(r.nameCandidate(c), c.item, err)
 		return
 	}
 	if r.isShadowed(a) {

@@ -86,7 +86,7 @@ func (r leaving) groupItems(items celenv.ItemList) {
 		case r.abortReason() != nil:
 			return
 		case err != nil:
-			r.addError(r.nameOf(item), err)
+			failing(r).addItemError(r.nameOf(item), item, err)
 			continue
 		}
 		r.grouped[place] = grouped{group, true}
@@ -127,7 +127,7 @@ func (r leaving) findGroup(c *candidate) (group string, ok bool) {
 	}
 	group, err := c.item.EvaluateGroup()
 	if err != nil {
-		r.addError(r.nameCandidate(c), err)
+		failing(r).addItemError(r.nameCandidate(c), c.item, err)
 	}
 	return group, err == nil
 }

@@ -52,12 +52,6 @@ func showName(name string) string {
 	return expr.TruncateText(name, 2*maxName)
 }
 
-const (
-	// releaseSecretPrefix begins the name of each Secret in which Helm records a revision of a release, and releaseSecretType is its type.
-	releaseSecretPrefix = "sh.helm.release.v1."
-	releaseSecretType   = "helm.sh/release.v1"
-)
-
 // ForSpec is what is left of the protection for a spec.
 func (p Protection) ForSpec(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
@@ -83,7 +77,7 @@ func selectsRecords(targets []v1alpha1.ClusterTarget) bool {
 		if err != nil {
 			return false
 		}
-		if exactly, found := selector.RequiresExactMatch("type"); !found || exactly != releaseSecretType {
+		if exactly, found := selector.RequiresExactMatch("type"); !found || exactly != v1alpha1.ReleaseSecretType {
 			return false
 		}
 		selects = true
@@ -149,11 +143,13 @@ func (p Protection) forbidsObject(o *observed.Object) string {
 // roll it back: until then, the revision may be the only record of what runs.
 func (p Protection) forbidsRecord(verb Verb, o *observed.Object) string {
 	switch {
-	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, releaseSecretPrefix):
+	case o.Unreadable != "":
+		return o.DescribeUnreadable()
+	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, v1alpha1.ReleaseSecretPrefix):
 		return ""
 	case verb != VerbDelete || !p.records:
-		return "it is the record of a Helm release: only spec.helm uninstalls a release, and only a Cleaner all of whose Secrets have fieldSelector type=" +
-			releaseSecretType + " may delete superseded revisions"
+		return "it is the record of a Helm release: only spec.helm uninstalls a release, and only a Cleaner that selects no Secrets but by helmReleases or fieldSelector type=" +
+			v1alpha1.ReleaseSecretType + " may delete superseded revisions"
 	case o.Labels["owner"] != "helm" || o.Labels["status"] != "superseded":
 		return "it is the record of a revision of a Helm release that Helm has not labelled owner=helm and status=superseded"
 	}

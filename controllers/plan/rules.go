@@ -172,7 +172,7 @@ func (r *deciding) decideRule() {
 			spared, err := c.item.EvaluateUnless()
 			switch {
 			case err != nil:
-				r.addError(r.nameCandidate(c), err)
+				failing{r}.addItemError(r.nameCandidate(c), c.item, err)
 			case spared:
 				r.count.Spared++
 				tracing{r}.noteItem(c, itemtrace.Spared, "")
@@ -240,7 +240,7 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 		case r.abortReason() != nil:
 			return nil
 		case err != nil:
-			r.addError(r.nameOf(item), err)
+			failing{r}.addItemError(r.nameOf(item), item, err)
 			r.recordUnknown(item)
 		case matches:
 			if c, ok := r.makeCandidate(item, place); ok {
@@ -309,7 +309,7 @@ func (r *deciding) makeCandidate(item *celenv.Item, place int) (c candidate, ok 
 	}
 	var err *expr.Error
 	if c.key, err = r.nameItem(item, c.object); err != nil {
-		r.addError(r.nameOf(item), err)
+		failing{r}.addItemError(r.nameOf(item), item, err)
 		r.recordUnknown(item)
 		return c, false
 	}
@@ -353,7 +353,7 @@ func (r *deciding) holdItem(c *candidate) bool {
 		c.holdKey, err = c.item.EvaluateForKey()
 	}
 	if err != nil {
-		r.addError(r.nameCandidate(c), err)
+		failing{r}.addItemError(r.nameCandidate(c), c.item, err)
 		r.recordUnknown(c.item)
 		return false
 	}
@@ -490,7 +490,7 @@ func (r *deciding) sortGroup(group []*candidate) bool {
 	ok := true
 	for _, c := range group {
 		if c.unordered != nil {
-			r.addError(r.nameCandidate(c), c.unordered)
+			failing{r}.addItemError(r.nameCandidate(c), c.item, c.unordered)
 			ok = false
 		}
 	}
@@ -543,6 +543,17 @@ func (r *deciding) addError(item itemtrace.Item, err *expr.Error) {
 	if r.in.Trace != nil {
 		r.in.Trace.NoteOutcome(r.rule.Name, item, itemtrace.Failed, err.Path+" "+describeError(err))
 	}
+}
+
+// failing records errors of items.
+type failing struct{ *deciding }
+
+// addItemError is addError for an expression about an item: where it is one that could not be read, the error says so too.
+func (r failing) addItemError(name itemtrace.Item, item *celenv.Item, err *expr.Error) {
+	if o, _ := r.in.findObject(item.AsObject()); o != nil && o.Unreadable != "" {
+		err = err.WithHint(o.DescribeUnreadable())
+	}
+	r.addError(name, err)
 }
 
 // makeError is an error in a field of the rule that no expression gave.

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"runtime"
 	"slices"
@@ -1210,8 +1211,8 @@ func TestOnlyDeletesActOnObjectsOfAllKinds(t *testing.T) {
 
 // A target of all kinds selects the records of Helm releases by chance only: then no record is deleted, whatever other targets select.
 func TestNoRecordGoesByATargetOfAllKinds(t *testing.T) {
-	record := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", releaseSecretPrefix+"web.v1", "owner=helm", "status=superseded")
-	ofType := target("records", "Secret", func(t *v1alpha1.ClusterTarget) { t.Reference.FieldSelector = "type=" + releaseSecretType })
+	record := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", v1alpha1.ReleaseSecretPrefix+"web.v1", "owner=helm", "status=superseded")
+	ofType := target("records", "Secret", func(t *v1alpha1.ClusterTarget) { t.Reference.FieldSelector = "type=" + v1alpha1.ReleaseSecretType })
 	work := &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{ofType}}
 	if because := (Protection{}).ForSpec(work).ForbidsDelete(&record); because != "" {
 		t.Fatalf("by its type alone it does not go: %s", because)
@@ -1219,5 +1220,85 @@ func TestNoRecordGoesByATargetOfAllKinds(t *testing.T) {
 	work.Targets = append(work.Targets, v1alpha1.ClusterTarget{Name: "all", Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}}})
 	if because := (Protection{}).ForSpec(work).ForbidsDelete(&record); because == "" {
 		t.Error("it goes by a target of all kinds too")
+	}
+}
+
+// The record of a revision that cannot be read stays, whatever the rule says and whatever its labels say; and an error about it says why it cannot be
+// read. Others go only once Helm has labelled them superseded.
+func TestRecordsOfReleasesThatCannotBeRead(t *testing.T) {
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	revision := func(n int, status, unreadable string) observed.Object {
+		o := object(secrets, "Secret", "shop", fmt.Sprintf("%sweb.v%d", v1alpha1.ReleaseSecretPrefix, n), "owner=helm", "status="+status)
+		o.OfRelease, o.Unreadable = true, unreadable
+		if unreadable == "" {
+			o.Value["status"] = status
+		}
+		return o
+	}
+	newestTwo := func(r *v1alpha1.Rule) { // by a group that only records that can be read have
+		r.GroupBy, r.OrderBy, r.Keep = `item.status == "" ? "none" : "all"`, []v1alpha1.OrderBy{{Expression: "item.metadata.name"}}, new(intstr.FromInt32(2))
+	}
+	for name, tc := range map[string]struct {
+		when      string
+		change    func(*v1alpha1.Rule)
+		steps     []string
+		protected int
+		errors    string
+	}{
+		"All":    {when: "true", steps: []string{"v1"}, protected: 2},
+		"ByRead": {when: "item.status == 'superseded'", steps: []string{"v1"}, errors: "the record of the Helm release cannot be read: it is empty"},
+		"Absent": {when: "!has(item.status)", protected: 1},
+		"Kept":   {when: "true", change: newestTwo, errors: "the record of the Helm release cannot be read: it is empty"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := cluster(rule(func(r *v1alpha1.Rule) {
+				if r.When, r.Actions = tc.when, []v1alpha1.RuleAction{deletes()}; tc.change != nil {
+					tc.change(r)
+				}
+			}))
+			work.Targets[0] = v1alpha1.ClusterTarget{Name: "pods", HelmReleases: &v1alpha1.ClusterHelmReleases{}}
+			work.Targets = v1alpha1.ResolveTargets(work.Targets)
+			in := over(t, work, revision(1, "superseded", ""), revision(2, "superseded", "it is empty"), revision(3, "deployed", ""))
+			in.Protection = Protection{}.ForSpec(work)
+			got := ComputePlan(t.Context(), in)
+			var steps []string
+			for _, s := range got.Steps {
+				steps = append(steps, strings.TrimPrefix(s.Object.Name, v1alpha1.ReleaseSecretPrefix+"web."))
+			}
+			if diff := cmp.Diff(tc.steps, steps); diff != "" || got.Counts[0].Protected != tc.protected {
+				t.Errorf("%d are protected; steps (-want +got):\n%s", got.Counts[0].Protected, diff)
+			}
+			if tc.errors == "" && len(got.Errors) > 0 || tc.errors != "" && (len(got.Errors) != 1 || !strings.Contains(got.Errors[0].Message, tc.errors)) {
+				t.Errorf("errors: %+v, want %q", got.Errors, tc.errors)
+			}
+		})
+	}
+}
+
+// A record that one target cannot read stays also where a rule makes up the object and another target shows the Secret: whichever comes first.
+func TestUnreadableRecordsStayWhereTheObjectIsMadeUp(t *testing.T) {
+	record := object(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "shop", v1alpha1.ReleaseSecretPrefix+"web.v1", "owner=helm", "status=superseded")
+	unread := record
+	unread.OfRelease, unread.Unreadable, unread.Value = true, "it is empty", maps.Clone(record.Value)
+	releases := v1alpha1.ResolveTargets([]v1alpha1.ClusterTarget{{Name: "pods", HelmReleases: &v1alpha1.ClusterHelmReleases{}}})[0]
+	secrets := target("records", "Secret", func(t *v1alpha1.ClusterTarget) { t.Reference.FieldSelector = "type=" + v1alpha1.ReleaseSecretType })
+	for name, tc := range map[string]struct {
+		forEach string
+		steps   int
+	}{
+		"MadeUp":  {forEach: `pods.items.map(r, {"apiVersion": r.apiVersion, "kind": r.kind, "metadata": r.metadata})`},
+		"Secrets": {forEach: "records.items", steps: 1},
+	} {
+		for first := range 2 {
+			work := cluster(rule(func(r *v1alpha1.Rule) { r.ForEach, r.Actions = tc.forEach, []v1alpha1.RuleAction{deletes()} }))
+			work.Targets[first], work.Targets[1-first] = releases, secrets
+			in := over(t, work)
+			in.Snapshot[1] = in.Snapshot[0]
+			in.Snapshot[first].Objects, in.Snapshot[1-first].Objects = []observed.Object{unread}, []observed.Object{record}
+			in.Protection = Protection{}.ForSpec(work)
+			if got := ComputePlan(t.Context(), in); len(got.Steps) != tc.steps || len(got.Errors) > 0 {
+				t.Errorf("%s, %s first: steps %v, errors %+v", name, work.Targets[0].Name, shorts(got.Steps), got.Errors)
+			}
+		}
 	}
 }

@@ -207,6 +207,11 @@ func TestOf(t *testing.T) {
 	confirming := func(entries ...v1alpha1.Confirm) v1alpha1.CommonSpec {
 		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Confirm: entries, Actions: []v1alpha1.RuleAction{{Report: &v1alpha1.ReportAction{}}}}}}
 	}
+	releases := v1alpha1.ResolveTargets([]v1alpha1.ClusterTarget{
+		{Name: "pods", HelmReleases: &v1alpha1.ClusterHelmReleases{Namespaces: []string{"a"}}}, target("maps", "ConfigMap", false),
+	})
+	secrets := []validation.ServedKind{{Resource: "secrets", Namespaced: true}, {Resource: "configmaps", Namespaced: true}}
+	byObject := v1alpha1.RuleAction{Object: "item.map", Patch: &v1alpha1.PatchAction{}}
 	seen, metadata := named, target("pods", "Pod", false)
 	seen.Delete, metadata.IncludeWhenEvaluating = false, new(bool)
 	for name, tc := range map[string]struct {
@@ -259,6 +264,12 @@ func TestOf(t *testing.T) {
 		"SinkAuth":      {"shop", v1alpha1.Work{CloudEventSinkAuth: sinkAuth("", "token")}, nil, []string{`get secrets "token" in namespace "shop"`}},
 		"SinkAuthElsewhere": {"", v1alpha1.Work{Cluster: true, CloudEventSinkAuth: sinkAuth("ops", "token")}, nil,
 			[]string{`get secrets "token" in namespace "ops"`}},
+		"Releases": {"shop", v1alpha1.Work{Targets: releases[:1]}, secrets[:1], []string{`list secrets in namespace "shop"`, `watch secrets in namespace "shop"`}},
+		"ReleasesDelete": {"", v1alpha1.Work{Cluster: true, Targets: releases[:1], CommonSpec: rule(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})}, secrets[:1],
+			[]string{`delete secrets in namespace "a"`, `get secrets in namespace "a"`, `list secrets in namespace "a"`, `watch secrets in namespace "a"`}},
+		"ReleasesBesidePatched": {"shop", v1alpha1.Work{Targets: releases, CommonSpec: rule(byObject)}, secrets,
+			[]string{`get configmaps in namespace "shop"`, `list configmaps in namespace "shop"`, `patch configmaps in namespace "shop"`, `watch configmaps in namespace "shop"`,
+				`list secrets in namespace "shop"`, `watch secrets in namespace "shop"`}},
 		"Release": {"shop", v1alpha1.Work{Helm: &v1alpha1.Helm{Release: "r", Delete: true}}, nil,
 			[]string{`delete secrets in namespace "shop"`, `get secrets in namespace "shop"`, `list secrets in namespace "shop"`, `update secrets in namespace "shop"`}},
 	} {

@@ -7,8 +7,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +21,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/anykind"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/releaseitem"
 )
 
 var _ Reader = (*Objects)(nil)
@@ -32,7 +35,9 @@ type Objects struct {
 	failures    map[schema.GroupResource]readFailure
 	// unread says why of some objects only the metadata is known, by their UIDs.
 	unread map[types.UID]error
-	sorted bool
+	// releases are the items of Helm releases. Clones share them.
+	releases *releaseItems
+	sorted   bool
 }
 
 // readFailure is why a kind cannot be read.
@@ -49,6 +54,7 @@ func NewObjects() *Objects {
 		objects:     map[schema.GroupResource][]observed.Object{},
 		failures:    map[schema.GroupResource]readFailure{},
 		unread:      map[types.UID]error{},
+		releases:    &releaseItems{},
 	}
 }
 
@@ -174,21 +180,45 @@ func (s *Objects) Read(ctx context.Context, q Query) observed.Target {
 		}
 		selected, unread := s.matchObject(&q, fieldLabels, &o)
 		switch {
-		case unread != nil:
+		case unread != nil && !q.OfReleases:
 			t.State, t.Objects = observed.Failed, nil
 			t.Detail = fmt.Sprintf("cannot read %s: %v", o.Ref, unread)
 			return t
-		case !selected:
-			continue
-		case q.OfAnyKind:
-			o.Annotations = q.Annotations
-			o.Value = metadataOf.ApplyToMap(o.Value)
-		case q.MetadataOnly:
-			o.Value = nil
+		case selected:
+			t.Objects = append(t.Objects, s.releases.showObject(&q, o, unread))
 		}
-		t.Objects = append(t.Objects, o)
 	}
 	return t
+}
+
+// showObject returns what a query reads of an object that it selects.
+func (r *releaseItems) showObject(q *Query, o observed.Object, unread error) observed.Object {
+	switch {
+	case q.OfReleases:
+		return FromReleaseItem(o.Resource, r.makeItem(o.Value, unread), nil)
+	case q.OfAnyKind:
+		o.Annotations = q.Annotations
+		o.Value = metadataOf.ApplyToMap(o.Value)
+	case q.MetadataOnly:
+		o.Value = nil
+	}
+	return o
+}
+
+// releaseItems are items of Helm releases that were made of Secrets, by the maps of these.
+type releaseItems struct{ made sync.Map }
+
+// madeItem is an item, and the Secret that it was made of: as long as that is held, no other map has its address.
+type madeItem struct{ secret, item map[string]any }
+
+// makeItem returns the item of a Secret, which is made once.
+func (r *releaseItems) makeItem(secret map[string]any, unread error) map[string]any {
+	at := reflect.ValueOf(secret).Pointer()
+	if known, ok := r.made.Load(at); ok {
+		return known.(madeItem).item
+	}
+	made, _ := r.made.LoadOrStore(at, madeItem{secret, releaseitem.MakeItem(secret, unread)})
+	return made.(madeItem).item
 }
 
 // matchObject says whether a query selects an object of its namespaces. It errs on one that the query may select, and needs more of than is

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/releaseitem"
 )
 
 // FromUnstructured returns what decisions see of a whole object. It shares the content of u, which must not change afterwards.
@@ -23,6 +24,25 @@ func FromUnstructured(gvr schema.GroupVersionResource, u *unstructured.Unstructu
 // FromMetadata returns what decisions see of an object whose metadata alone was read: that does not say its kind.
 func FromMetadata(gvr schema.GroupVersionResource, kind string, m *metav1.PartialObjectMetadata) observed.Object {
 	return fromObjectMeta(gvr, kind, m)
+}
+
+// FromReleaseItem returns what decisions see of a revision of a Helm release. The Value has what is read of its item; nil reads are all.
+func FromReleaseItem(gvr schema.GroupVersionResource, item map[string]any, reads *Reads) observed.Object {
+	u := &unstructured.Unstructured{Object: item}
+	o := fromObjectMeta(gvr, u.GetKind(), u)
+	o.OfRelease, o.Unreadable = true, releaseitem.FindProblem(item)
+	o.Value = reads.KeepParts(item)
+	return o
+}
+
+// FromAnswer returns what decisions see of an object that an API server has sent whole, which they have seen before.
+func FromAnswer(before *observed.Object, u *unstructured.Unstructured) observed.Object {
+	if before.OfRelease {
+		return FromReleaseItem(before.Resource, releaseitem.MakeItem(u.Object, nil), nil)
+	}
+	now := FromUnstructured(before.Resource, u)
+	now.Kind = before.Kind
+	return now
 }
 
 func fromObjectMeta(gvr schema.GroupVersionResource, kind string, m metav1.Object) observed.Object {

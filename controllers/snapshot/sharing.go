@@ -17,7 +17,7 @@ import (
 type queryKey struct {
 	group, version, kind, namespace, name  string
 	someNamespaces, byLabels, metadataOnly bool
-	ofAnyKind, namespacedOnly              bool
+	ofAnyKind, namespacedOnly, ofReleases  bool
 	annotation, exceptKinds                string
 	among, except, fields                  string
 	namespaceLabels, labels, reads         [sha256.Size]byte
@@ -25,7 +25,7 @@ type queryKey struct {
 
 func (q *Query) makeKey() queryKey {
 	k := queryKey{
-		ofAnyKind: q.OfAnyKind, namespacedOnly: q.Kinds.NamespacedOnly, annotation: q.Annotations, exceptKinds: strings.Join(q.Kinds.Exclude, " "),
+		ofAnyKind: q.OfAnyKind, namespacedOnly: q.Kinds.NamespacedOnly, ofReleases: q.OfReleases, annotation: q.Annotations, exceptKinds: strings.Join(q.Kinds.Exclude, " "),
 		group: q.Group, version: q.Version, kind: q.Kind, namespace: q.Namespace, name: q.Name,
 		someNamespaces: q.Namespaces.Names != nil, byLabels: q.Namespaces.Labels != nil, metadataOnly: q.MetadataOnly,
 		among: strings.Join(q.Namespaces.Names, " "), except: strings.Join(q.Namespaces.Except, " "), fields: q.Fields.String(),

@@ -45,6 +45,8 @@ type Query struct {
 	// v1alpha1.AnyKind, in the query of the target, or one of the kinds. Kinds says which the target asks for.
 	OfAnyKind bool
 	Kinds     anykind.Request
+	// OfReleases says that the objects are Secrets that record revisions of Helm releases, and that Values are the items of releases.
+	OfReleases bool
 	// Annotations are keys of annotations, sorted and joined by commas: if OfAnyKind, the objects must have one of them. Empty: they need none.
 	Annotations string
 	// Labels and Fields must match. Never nil.
@@ -189,7 +191,7 @@ func NewQuery(namespace string, t *v1alpha1.ClusterTarget) (Query, error) {
 		Namespace: namespace, Name: t.Reference.Name,
 		Labels: labels.Everything(), Fields: fields.Everything(),
 		MetadataOnly: !t.IsIncluded() || t.IsOfAnyKind(),
-		OfAnyKind:    t.IsOfAnyKind(), Annotations: joinKeys(t.Reference.ListAnnotations()),
+		OfAnyKind:    t.IsOfAnyKind(), OfReleases: t.IsOfReleases(), Annotations: joinKeys(t.Reference.ListAnnotations()),
 	}
 	if q.OfAnyKind {
 		q.Kinds = anykind.NewRequest(t)

@@ -73,6 +73,8 @@ targets:
     kind: Pod
     matchLabels: {a: b}
     matchExpressions: [{key: a, operator: In, values: [b]}]
+- name: c
+  helmReleases: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
 `
 	fullClusterTargets = `
 targets:
@@ -94,6 +96,13 @@ targets:
   reference: {kind: "*", hasAnnotation: a/b, excludeKinds: [secrets]}
 - name: d
   reference: {kind: "*", hasAnyAnnotation: [a/b, c]}
+- name: e
+  helmReleases:
+    matchLabels: {a: b}
+    matchExpressions: [{key: a, operator: In, values: [b]}]
+    namespaces: [a]
+    namespaceSelector: {matchLabels: {a: b}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+    excludeNamespaces: [b]
 `
 	fullBody = `
 variables: [{name: a, expression: "1"}]

@@ -37,6 +37,7 @@ func TestRulesAccepted(t *testing.T) {
 		"Report":    withAction(`report: {}`),
 		"DeleteNow": withAction(`delete: {gracePeriodSeconds: 0}`),
 		"Apply":     withAction(`patch: {type: Apply, expression: "{}", force: true}`),
+		"Releases":  `{lifecycle: Recurring, targets: [{name: all, helmReleases: {}}, {name: some, helmReleases: {matchLabels: {name: web}, matchExpressions: [{key: status, operator: NotIn, values: [deployed]}]}, delete: false, includeWhenEvaluating: true}]}`,
 		"NotForced": withAction(`patch: {type: JSON, expression: "[]", force: false}`),
 		"RulesOnce": `{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}], lifecycle: Once, rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`,
 		"Template":  `{templateRef: {name: a, parameters: {quarantine: 40s}}, lifecycle: Recurring, schedule: "*/10 * * * *", timeZone: Europe/Berlin, startingDeadline: 10m}`,
@@ -50,6 +51,7 @@ func TestRulesAccepted(t *testing.T) {
 		"Named":      `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod, name: a, namespace: b}, delete: true}]}`,
 		"Namespaces": `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Pod, matchLabels: {}, namespaces: [a], namespaceSelector: {matchLabels: {a: b}}, excludeNamespaces: [c]}, delete: true}]}`,
 		"Account":    `{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], serviceAccount: {namespace: a, name: b}, includeProtected: true}`,
+		"Releases":   `{lifecycle: Recurring, targets: [{name: a, helmReleases: {namespaces: [a], namespaceSelector: {matchLabels: {a: b}}, excludeNamespaces: [b]}}]}`,
 		"AnyKind": `{lifecycle: Recurring, targets: [{name: a, reference: {kind: "*", hasAnnotation: janitor/ttl, excludeKinds: [secrets, "*.example.com"]}}, {name: b, reference: {kind: "*", hasAnyAnnotation: [a, b/c]}},
 			{name: c, reference: {kind: "*", matchLabels: {a: b}}}, {name: d, reference: {kind: "*", matchExpressions: [{key: a, operator: Exists}]}}]}`,
 	} {
@@ -109,15 +111,22 @@ func TestRulesRefused(t *testing.T) {
 		"VariableWord":   {"{" + podsAnd + `variables: [{name: in, expression: "1"}]}`, []string{"spec.variables[0].name: Invalid value: \"in\": is a reserved word of CEL: choose another name"}},
 		"VariableTwice":  {"{" + podsAnd + `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}]}`, []string{"spec.variables: Invalid value:", "two variables have the same name: rename one of them"}},
 
-		"NoVerb":       {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
-		"TwoVerbs":     {withAction("report: {}, delete: {}"), []string{"an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
-		"Grace":        {withAction("delete: {gracePeriodSeconds: -1}"), []string{"spec.rules[0].actions[0].delete.gracePeriodSeconds in body should be greater than or equal to 0"}},
-		"Propagation":  {withAction("delete: {propagationPolicy: orphan}"), []string{"supported values: \"Background\", \"Foreground\", \"Orphan\""}},
-		"PatchUntyped": {withAction(`patch: {expression: "{}"}`), []string{"spec.rules[0].actions[0].patch.type: Required value"}},
-		"PatchType":    {withAction(`patch: {type: merge, expression: "{}"}`), []string{"supported values: \"Strategic\", \"Merge\", \"JSON\", \"Apply\""}},
-		"PatchForce":   {withAction(`patch: {type: Merge, expression: "{}", force: true}`), []string{"spec.rules[0].actions[0].patch: Invalid value:", "force requires type: Apply: change type, or remove force"}},
-		"Subresource":  {withAction(`patch: {type: Merge, expression: "{}", subresource: "a/b"}`), []string{"is not a subresource: write one such as status or scale"}},
-		"Finalizer":    {withAction("removeFinalizer: {}"), []string{"spec.rules[0].actions[0].removeFinalizer.name: Required value"}},
+		"NoVerb":         {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
+		"TwoVerbs":       {withAction("report: {}, delete: {}"), []string{"an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
+		"Grace":          {withAction("delete: {gracePeriodSeconds: -1}"), []string{"spec.rules[0].actions[0].delete.gracePeriodSeconds in body should be greater than or equal to 0"}},
+		"Propagation":    {withAction("delete: {propagationPolicy: orphan}"), []string{"supported values: \"Background\", \"Foreground\", \"Orphan\""}},
+		"PatchUntyped":   {withAction(`patch: {expression: "{}"}`), []string{"spec.rules[0].actions[0].patch.type: Required value"}},
+		"PatchType":      {withAction(`patch: {type: merge, expression: "{}"}`), []string{"supported values: \"Strategic\", \"Merge\", \"JSON\", \"Apply\""}},
+		"PatchForce":     {withAction(`patch: {type: Merge, expression: "{}", force: true}`), []string{"spec.rules[0].actions[0].patch: Invalid value:", "force requires type: Apply: change type, or remove force"}},
+		"Subresource":    {withAction(`patch: {type: Merge, expression: "{}", subresource: "a/b"}`), []string{"is not a subresource: write one such as status or scale"}},
+		"ReleasesBeside": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {}, reference: {version: v1, kind: Pod}}]}`, []string{"a target needs exactly one of reference and helmReleases: write reference: {version: v1, kind: Pod} for objects of a kind, or helmReleases: {} for Helm releases"}},
+		"ReleasesDelete": {`{ttl: 1h, lifecycle: Once, targets: [{name: a, helmReleases: {}, delete: true}]}`, []string{"to delete the record of a release does not uninstall it: remove delete and includeWhenEvaluating; a rule deletes records of superseded revisions"}},
+		"ReleasesUnread": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {}, includeWhenEvaluating: false}]}`, []string{"to delete the record of a release does not uninstall it"}},
+		"ReleasesOwner":  {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {matchLabels: {owner: helm}}}]}`, []string{"owner is helm for all releases: remove it"}},
+		"ReleasesName":   {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {name: web}}]}`, []string{`unknown field "spec.targets[0].helmReleases.name"`}},
+		"ReleasesFields": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {fieldSelector: "type=a"}}]}`, []string{`unknown field "spec.targets[0].helmReleases.fieldSelector"`}},
+		"ReleasesValues": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {matchExpressions: [{key: a, operator: In}]}}]}`, []string{"operators In and NotIn need values"}},
+		"Finalizer":      {withAction("removeFinalizer: {}"), []string{"spec.rules[0].actions[0].removeFinalizer.name: Required value"}},
 	}
 	for name, tc := range cases {
 		for _, k := range []kind{cleanerKind(versions()[0]), clusterCleanerKind()} {
@@ -156,6 +165,10 @@ func TestKindsRefused(t *testing.T) {
 		"AuthForm":       {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSink: 'http://a', cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: a/b, name: c, key: d}}}", []string{"spec.cloudEventSinkAuth.secretRef.namespace: Invalid value: \"a/b\": is not the name of a namespace: write the namespace of the Secret"}},
 		"AuthAlone":      {clusterCleanerKind(), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], cloudEventSinkAuth: {type: HMAC, secretRef: {namespace: b, name: c, key: d}}}", []string{"cloudEventSinkAuth requires cloudEventSink: add it, or remove cloudEventSinkAuth"}},
 		"Protected":      {cleanerKind(versions()[0]), "{ttl: 1h, targets: [{name: a, reference: {version: v1, kind: Node}}], includeProtected: true}", []string{`unknown field "spec.includeProtected"`}},
+
+		"ReleasesNamespace": {clusterCleanerKind(), all("helmReleases: {namespace: a}"), []string{`unknown field "spec.targets[0].helmReleases.namespace"`}},
+		"ReleasesElsewhere": {cleanerKind(versions()[0]), all("helmReleases: {namespaces: [a]}"), []string{`unknown field "spec.targets[0].helmReleases.namespaces"`}},
+		"ReleasesNowhere":   {clusterCleanerKind(), all("helmReleases: {namespaces: []}"), []string{"spec.targets[0].helmReleases.namespaces in body should have at least 1 items"}},
 
 		"AnyKindAll":       {clusterCleanerKind(), all(`reference: {kind: "*", matchLabels: {}}`), []string{"needs hasAnnotation, or a label that the objects have"}},
 		"AnyKindNegative":  {clusterCleanerKind(), all(`reference: {kind: "*", matchExpressions: [{key: a, operator: DoesNotExist}]}`), []string{"needs hasAnnotation, or a label that the objects have"}},

@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 		"Taken":        {named("params"), []string{"is a built-in name of expressions (as time, params, variables, item, items, object and key are): choose another name"}},
 		"TooMany":      {named(strings.Split(strings.Repeat("a ", 64)+"a", " ")...), []string{"spec.targets: Too many: 65: must have at most 64 items"}},
 
-		"ReferenceMissing": {`{targets: [{name: a}]}`, []string{"spec.targets[0].reference: Required value"}},
+		"ReferenceMissing": {`{targets: [{name: a}]}`, []string{"spec.targets[0]: Invalid value:", "a target needs exactly one of reference and helmReleases"}},
 		"VersionMissing":   {reference("kind: Pod"), []string{"spec.targets[0].reference: Invalid value:", "version is missing: write the API version of the kind, such as v1"}},
 		"VersionWithGroup": {reference("version: apps/v1, kind: Deployment"), []string{"spec.targets[0].reference.version: Invalid value: \"apps/v1\": is not an API version: write the version alone, such as v1, and the group in apiGroup"}},
 		"GroupWithVersion": {reference("apiGroup: apps/v1, version: v1, kind: Deployment"), []string{"spec.targets[0].reference.apiGroup: Invalid value: \"apps/v1\": is not an API group: write the group alone, such as apps or serving.knative.dev, and the version in version"}},

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -390,4 +391,80 @@ func TestAHostileRecordIsAStateOfItsCleaner(t *testing.T) {
 		t.Error("the operator has died")
 	default:
 	}
+}
+
+// TestOldRevisionsAsItemsOfReleases is TestOldRevisionsOfAReleaseAreDeleted with a target of releases. A record that says something else than its
+// Secret, and one that is empty, stay, and the status says why.
+func TestOldRevisionsAsItemsOfReleases(t *testing.T) {
+	l := parallel(t)
+	release(l, "shop", map[string]string{"note": "1"})
+	for _, note := range []string{"2", "3", "4"} {
+		if _, err := helmtest.Upgrade(l.ctx, l.Config(), l.ns, "shop", shopChart(note)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := &corev1.Secret{}
+	if !l.exists(first, "sh.helm.release.v1.shop.v1") {
+		t.Fatal("there is no record")
+	}
+	lying := &corev1.Secret{ // it has the record of another revision of another release
+		ObjectMeta: metav1.ObjectMeta{Namespace: l.ns, Name: "sh.helm.release.v1.bank.v1", Labels: map[string]string{"owner": "helm", "name": "bank", "version": "1", "status": "superseded"}},
+		Type:       first.Type, Data: first.Data,
+	}
+	empty := lying.DeepCopy()
+	empty.Name, empty.Labels["version"], empty.Data = "sh.helm.release.v1.bank.v2", "2", nil
+	for _, s := range []*corev1.Secret{lying, empty} {
+		if err := l.Create(l.ctx, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring
+  targets:
+  - {name: releases, helmReleases: {}}
+  rules:
+  - name: old
+    forEach: releases.items
+    when: item.status != "" && item.chart.name != "" && time - timestamp(item.lastDeployed) >= duration("0s")
+    groupBy: item.namespace + "/" + item.name
+    orderBy: [{expression: item.revision}]
+    keep: 2
+    unless: item.status != "superseded"
+    reason: 'item.name + " " + string(item.revision) + " is " + item.status'
+    actions: [{delete: {}}]
+  - name: any
+    forEach: releases.items
+    when: '!has(item.status)'
+    actions: [{delete: {}}]`))
+	left := func(revisions ...int) {
+		t.Helper()
+		want := []string{"sh.helm.release.v1.bank.v1", "sh.helm.release.v1.bank.v2"}
+		for _, n := range revisions {
+			want = append(want, fmt.Sprintf("sh.helm.release.v1.shop.v%d", n))
+		}
+		l.eventually("the records of the newest two are left, and those that cannot be read", func() string { return cmp.Diff(want, releaseSecrets(l)) })
+	}
+	left(3, 4)
+	if _, err := helmtest.Upgrade(l.ctx, l.Config(), l.ns, "shop", shopChart("5")); err != nil {
+		t.Fatal(err)
+	}
+	left(4, 5)
+	l.eventually("the status says which records cannot be read, and why", func() string {
+		text, err := json.Marshal(l.cleaner("c").Status)
+		if err != nil {
+			return err.Error()
+		}
+		for _, says := range []string{
+			`the record of the Helm release cannot be read: the Secret has no data.release`,
+			`the record of the Helm release cannot be read: the record is of release \"shop\", and the label name of the Secret is \"bank\"`,
+		} {
+			if !strings.Contains(string(text), says) {
+				return string(text)
+			}
+		}
+		if strings.Contains(string(text), string(first.Data["release"][:20])) {
+			t.Error("the status has something of a record")
+		}
+		return ""
+	})
 }

@@ -171,13 +171,17 @@ func reads(e *cluster.Event, namespace string, t *v1alpha1.ClusterTarget) bool {
 		want = strings.Trim("metadata.name="+r.Name+","+want, ",")
 	}
 	exactly := query.Get("labelSelector") == byLabels.String() && sameFields(query.Get("fieldSelector"), want)
-	return e.Verb == "list" && (exactly || provesFresh(query, r))
+	return e.Verb == "list" && (exactly || provesFresh(query, t))
 }
 
 // provesFresh says that a LIST is the beginning of a proof that a watch is as new as the API server: of all that the watch has, which is more
-// than a target with selectors means.
-func provesFresh(query url.Values, r *v1alpha1.ClusterReference) bool {
-	return r.Name == "" && query.Get("labelSelector") == "" && query.Get("fieldSelector") == "" && query.Get("resourceVersion") == ""
+// than a target with selectors means. The watch of a target of Helm releases has the Secrets of all releases.
+func provesFresh(query url.Values, t *v1alpha1.ClusterTarget) bool {
+	if query.Get("resourceVersion") != "" || t.Reference.Name != "" {
+		return false
+	}
+	all := query.Get("labelSelector") == "" && query.Get("fieldSelector") == ""
+	return all || t.IsOfReleases() && query.Get("labelSelector") == "owner=helm" && query.Get("fieldSelector") == "type=helm.sh/release.v1"
 }
 
 // inScope says that a read was made where a target's objects may be: in the cluster as a whole, in the Cleaner's namespace,

@@ -69,6 +69,11 @@ ttl: 1d
 targets:
 - {name: pods, reference: {version: v1, kind: Pod, matchLabels: {app: web}}, delete: true}
 `
+	oldRevisions = `
+lifecycle: Recurring
+targets: [{name: releases, helmReleases: {matchLabels: {status: superseded}}}]
+rules: [{name: old, forEach: releases.items, when: "!has(item.unreadable)", actions: [{delete: {}}]}]
+`
 )
 
 // lacks is what each refusal of a Cleaner begins with.
@@ -133,6 +138,17 @@ func TestAuthorMustHaveTheRights(t *testing.T) {
 			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "", "pods")},
 			global: []rbacv1.PolicyRule{rule("list watch", "", "nodes")},
 			spec:   podsToDelete + "- {name: nodes, reference: {version: v1, kind: Node}}\n",
+		},
+		"Releases": {
+			reason: "Revisions of releases are read from Secrets, and deleted with them. No other right is of use.",
+			rules:  []rbacv1.PolicyRule{rule("get list patch", "", "secrets")},
+			spec:   oldRevisions,
+			want:   []string{"delete secrets", "watch secrets"},
+		},
+		"ReleasesGranted": {
+			reason: "These are enough.",
+			rules:  []rbacv1.PolicyRule{rule("delete get list watch", "", "secrets")},
+			spec:   oldRevisions,
 		},
 		"Helm": {
 			reason: "A release is recorded in Secrets.",

@@ -508,3 +508,19 @@ func TestRetryAfterIsHandedOn(t *testing.T) {
 		})
 	}
 }
+
+// TestARecordStaysReadable has the deletion of a record of a Helm release answered with metadata, because a finalizer holds it: what is known of the
+// record besides stays known.
+func TestARecordStaysReadable(t *testing.T) {
+	for _, unreadable := range []string{"", "it is empty"} {
+		r, s := newRig(t, nil), step(plan.VerbDelete)
+		s.Object.OfRelease, s.Object.Unreadable, s.Object.ResourceVersion = true, unreadable, "2"
+		s.Object.Value = map[string]any{"apiVersion": "v1", "kind": "Secret", "status": "superseded"}
+		r.says = `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"namespace": "shop", "name": "a", "uid": "uid", "resourceVersion": "3", ` +
+			`"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 0, "finalizers": ["example.com/a"]}}`
+		got := r.actuator.ExecuteStep(t.Context(), s, "2", false, r).Now
+		if got == nil || !got.Terminating || !got.OfRelease || got.Value["status"] != "superseded" || got.Unreadable != unreadable {
+			t.Errorf("%q: it is %+v", unreadable, got)
+		}
+	}
+}

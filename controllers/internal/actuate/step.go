@@ -174,10 +174,9 @@ func newOutcome(step *plan.Step, r *request, answered *unstructured.Unstructured
 		out.Version, out.Leaving, out.Gone = "", true, true
 		return out
 	}
-	now := snapshot.FromUnstructured(step.Object.Resource, answered)
-	now.Kind = step.Object.Kind
+	now := snapshot.FromAnswer(&step.Object, answered)
 	if r.metadataOnly {
-		now.Value, now.Assembled = withMetadata(step.Object.Value, now.Value["metadata"]), true
+		now.Value, now.Unreadable, now.Assembled = withMetadata(step.Object.Value, now.Value["metadata"]), step.Object.Unreadable, true
 	}
 	out.Now, out.Leaving = &now, now.Terminating
 	return out
@@ -270,8 +269,7 @@ func (a *Actuator) handleConflict(ctx context.Context, step *plan.Step, version 
 		}
 		return Outcome{Answer: out.Answer, Leaving: true, Gone: true}
 	}
-	now := snapshot.FromUnstructured(ref.Resource, u)
-	now.Kind = ref.Kind
+	now := snapshot.FromAnswer(&step.Object, u)
 	out.Now, out.Version, out.Leaving = &now, now.ResourceVersion, now.Terminating
 	switch {
 	case step.Verb == plan.VerbRemoveFinalizer && !slices.Contains(now.Finalizers, step.Finalizer):

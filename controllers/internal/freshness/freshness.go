@@ -284,7 +284,7 @@ func (p *Prover) listVersions(ctx context.Context, place watches.Place) ([]obser
 	case p.lists <- struct{}{}:
 	}
 	defer func() { <-p.lists }()
-	return p.requests.ListVersions(ctx, place.Resource, place.Namespace)
+	return p.requests.ListVersions(ctx, place.Resource, place.Namespace, place.Filter.Labels, place.Filter.Fields)
 }
 
 // room is the memory of one proof.

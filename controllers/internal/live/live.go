@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -130,6 +131,21 @@ func keepParts(list *unstructured.UnstructuredList, r *snapshot.Reads) {
 	}
 }
 
+// releasesAtATime is how many Secrets of Helm releases a page has: each can be as large as an object may be, and little of it is kept.
+const releasesAtATime = 25
+
+// makeReleaseItems puts items of Helm releases in the place of the Secrets of a list.
+func makeReleaseItems(gvr schema.GroupVersionResource, list *unstructured.UnstructuredList) error {
+	for i := range list.Items {
+		item, err := cachedobjects.MakeReleaseItem(gvr, &list.Items[i])
+		if err != nil {
+			return err
+		}
+		list.Items[i].Object = item
+	}
+	return nil
+}
+
 // getObject reads one object. If there is none, it returns nil and no error.
 func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.Query) ([]observed.Object, error) {
 	var obj any
@@ -154,6 +170,13 @@ func (l *Reader) getObject(ctx context.Context, res served.Resource, q snapshot.
 		}
 		return []observed.Object{o}, nil
 	}
+	if q.OfReleases && !q.MetadataOnly {
+		item, err := cachedobjects.MakeReleaseItem(res.GVR, obj)
+		if err != nil {
+			return nil, err
+		}
+		return []observed.Object{snapshot.FromReleaseItem(res.GVR, item, q.Reads)}, nil
+	}
 	o, err := cachedobjects.ConvertObject(res.GVR, res.Kind, obj)
 	if err != nil {
 		return nil, err
@@ -172,18 +195,13 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 	if at != "" {
 		options.ResourceVersion, options.ResourceVersionMatch = at, metav1.ResourceVersionMatchExact
 	}
-	list, _, err := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		if q.MetadataOnly {
-			return l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
-		}
-		return readMeasured(ctx, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-			page, err := l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
-			if err == nil && q.Reads != nil {
-				keepParts(page, q.Reads)
-			}
-			return page, err
-		})
-	}).List(ctx, options)
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return l.listPage(ctx, res, q, o)
+	})
+	if q.OfReleases {
+		pages.PageSize = releasesAtATime
+	}
+	list, _, err := pages.List(ctx, options)
 	if err != nil {
 		return nil, "", err
 	}
@@ -195,15 +213,10 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 		if m, err := meta.Accessor(item); err != nil || !q.Namespaces.MatchesName(m.GetNamespace()) {
 			return err
 		}
-		if m, ok := item.(*metav1.PartialObjectMetadata); ok && q.OfAnyKind {
-			o, selected, err := cachedobjects.FilterOf(&q).ConvertSelected(res.GVR, res.Kind, m)
-			if selected {
-				objects = append(objects, o)
-			}
-			return err
+		o, selected, err := convertItem(res, &q, item)
+		if selected {
+			objects = append(objects, o)
 		}
-		o, err := cachedobjects.ConvertObject(res.GVR, res.Kind, item)
-		objects = append(objects, o)
 		return err
 	})
 	if err != nil {
@@ -211,6 +224,39 @@ func (l *Reader) listObjects(ctx context.Context, res served.Resource, q snapsho
 	}
 	slices.SortFunc(objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
 	return objects, accessor.GetResourceVersion(), nil
+}
+
+// listPage lists the objects of one page, without what is not read of them.
+func (l *Reader) listPage(ctx context.Context, res served.Resource, q snapshot.Query, o metav1.ListOptions) (runtime.Object, error) {
+	if q.MetadataOnly {
+		return l.metadata.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+	}
+	return readMeasured(ctx, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+		page, err := l.dynamic.Resource(res.GVR).Namespace(served.NamespaceFor(res, q)).List(ctx, o)
+		switch {
+		case err == nil && q.OfReleases:
+			err = makeReleaseItems(res.GVR, page)
+		case err == nil && q.Reads != nil:
+			keepParts(page, q.Reads)
+		}
+		return page, err
+	})
+}
+
+// convertItem converts an object of a page, and says whether the query selects it.
+func convertItem(res served.Resource, q *snapshot.Query, item runtime.Object) (o observed.Object, selected bool, err error) {
+	switch item := item.(type) {
+	case *metav1.PartialObjectMetadata:
+		if q.OfAnyKind {
+			return cachedobjects.FilterOf(q).ConvertSelected(res.GVR, res.Kind, item)
+		}
+	case *unstructured.Unstructured:
+		if q.OfReleases { // by makeReleaseItems
+			return snapshot.FromReleaseItem(res.GVR, item.Object, q.Reads), true, nil
+		}
+	}
+	o, err = cachedobjects.ConvertObject(res.GVR, res.Kind, item)
+	return o, true, err
 }
 
 // explainNotFound finds out what a 404 means that names no object: the kind is gone, or it is not known.

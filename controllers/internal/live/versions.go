@@ -30,9 +30,9 @@ func (l *Reader) ReadVersion(ctx context.Context, res served.Resource, namespace
 	return list.ResourceVersion, nil
 }
 
-// ListVersions lists which objects of a resource there are now, in a namespace or in all, and the version of the list.
-func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespace string) (refs []observed.Ref, version string, err error) {
-	options := metav1.ListOptions{Limit: pageSize}
+// ListVersions lists which objects of a resource there are now that selectors select, in a namespace or in all, and the version of the list.
+func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespace, labels, fields string) (refs []observed.Ref, version string, err error) {
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: labels, FieldSelector: fields}
 	for {
 		pageCtx, memory := countMemory(ctx)
 		page, err := l.metadata.Resource(res.GVR).Namespace(namespace).List(pageCtx, options)

@@ -41,7 +41,7 @@ func TestVersions(t *testing.T) {
 	if version, err := l.ReadVersion(t.Context(), podResource, "b"); err != nil || version != strconv.Itoa(last) {
 		t.Errorf("got %q, %v", version, err)
 	}
-	refs, version, err := l.ListVersions(t.Context(), podResource, "")
+	refs, version, err := l.ListVersions(t.Context(), podResource, "", "", "")
 	if err != nil || version != strconv.Itoa(last) || len(refs) != 2*pageSize+3 {
 		t.Errorf("got %d objects at %q, %v", len(refs), version, err)
 	}
@@ -60,7 +60,7 @@ func TestVersions(t *testing.T) {
 		}
 		return false
 	})
-	if _, _, err := l.ListVersions(t.Context(), podResource, ""); err == nil || !strings.Contains(err.Error(), "different versions") {
+	if _, _, err := l.ListVersions(t.Context(), podResource, "", "", ""); err == nil || !strings.Contains(err.Error(), "different versions") {
 		t.Errorf("pages of several versions give %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func TestVersionsOfLargeObjects(t *testing.T) {
 	}{"All": {80, true}, "SmallPages": {40, true}, "TooLarge": {20, false}} {
 		room := &little{}
 		room.left.Store(int64(tc.objects * len(one) * perByte))
-		refs, _, err := l.ListVersions(snapshot.WithMemory(t.Context(), room), podResource, "")
+		refs, _, err := l.ListVersions(snapshot.WithMemory(t.Context(), room), podResource, "", "", "")
 		if (err == nil) != tc.want || tc.want && len(refs) != 60 {
 			t.Errorf("%s: got %d objects, %v", name, len(refs), err)
 		}

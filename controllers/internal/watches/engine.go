@@ -266,7 +266,7 @@ func digestQuery(q *snapshot.Query) [sha256.Size]byte {
 	if n.Labels != nil {
 		fmt.Fprintf(h, " %x", snapshot.CompileSelector(n.Labels).Digest())
 	}
-	fmt.Fprintf(h, " %s %x %t %s", q.Fields, q.Reads.Digest(), q.OfAnyKind, q.Annotations)
+	fmt.Fprintf(h, " %s %x %t %t %s", q.Fields, q.Reads.Digest(), q.OfAnyKind, q.OfReleases, q.Annotations)
 	return [sha256.Size]byte(h.Sum(nil))
 }
 

@@ -306,8 +306,8 @@ func (f *feeds) newListerWatcher(i *informer) cache.ListerWatcher {
 	s := i.scope
 	gvr := s.resource.GVR
 	narrow := func(o metav1.ListOptions) metav1.ListOptions {
-		o.LabelSelector = s.filter.Labels
-		if s.name != "" {
+		o.LabelSelector, o.FieldSelector = s.filter.Labels, s.filter.Fields
+		if s.name != "" { // which no query with a filter has
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
 		}
 		return o

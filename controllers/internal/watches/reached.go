@@ -18,6 +18,7 @@ import (
 type Place struct {
 	served.Resource
 	Namespace, Name string
+	Filter          cachedobjects.Filter
 	Full            bool
 }
 
@@ -32,7 +33,7 @@ func (e *Engine) FindPlace(q *snapshot.Query) (p Place, all, near int, ok bool) 
 		return p, 0, 0, false
 	}
 	i := l.informers[0]
-	p = Place{i.scope.resource.Resource, i.scope.namespace, i.scope.name, i.full}
+	p = Place{i.scope.resource.Resource, i.scope.namespace, i.scope.name, i.scope.filter, i.full}
 	namespaces, _ := e.answers.findSelectedNamespaces(i.scope.resource, q)
 	return p, cachedobjects.CountObjects(i.findShelves(nil)), cachedobjects.CountObjects(i.findShelves(namespaces)), true
 }
@@ -107,7 +108,7 @@ func (e *Engine) findInformer(p Place) *informer {
 	if r == nil {
 		return nil
 	}
-	s := r.scopes[scopeKey{namespace: p.Namespace, name: p.Name}]
+	s := r.scopes[scopeKey{namespace: p.Namespace, name: p.Name, filter: p.Filter}]
 	if s == nil {
 		return nil
 	}

@@ -133,6 +133,13 @@ func noteComplete(t *observed.Target, complete map[schema.GroupVersionResource]b
 	}
 }
 
+// joinMetadata returns what a target shows of an object, at the version that it has now.
+func joinMetadata(shown, now observed.Object) observed.Object {
+	shown.Ref, shown.Labels, shown.Protected, shown.Terminating, shown.Finalizers = now.Ref, now.Labels, now.Protected, now.Terminating, now.Finalizers
+	shown.Content, shown.Assembled = 0, true
+	return shown
+}
+
 // overlayObjects is OverlaySnapshot for the objects of one target. It notes which entries are newer than the objects.
 func (a Acted) overlayObjects(objects []observed.Object, shown map[types.UID]bool) []observed.Object {
 	out, changed := objects, false
@@ -149,6 +156,8 @@ func (a Acted) overlayObjects(objects []observed.Object, shown map[types.UID]boo
 		}
 		switch {
 		case !changed, stale && e.Gone:
+		case stale && objects[i].OfRelease != e.Now.OfRelease: // it was acted on as an object of another target, which shows other fields of it
+			out = append(out, joinMetadata(objects[i], e.Now))
 		case stale && objects[i].Value == nil:
 			now := e.Now
 			now.Value = nil // as little is shown as before

@@ -194,3 +194,26 @@ func TestActedShowsNoLessThanIsRead(t *testing.T) {
 		t.Errorf("the expressions see something else than the watches (-watches +seen):\n%s", diff)
 	}
 }
+
+// What is shown of the Secret of a Helm release differs between targets of releases and of Secrets: an answer about one does not get into the other.
+func TestActedKeepsReleasesAndSecretsApart(t *testing.T) {
+	release, secret := p("a"), p("a")
+	release.OfRelease, release.Value = true, map[string]any{"status": "superseded"}
+	secret.Value = map[string]any{"data": "hidden"}
+	s := observed.Snapshot{
+		{State: observed.Complete, Resource: pods, Namespaced: true, Objects: []observed.Object{release}},
+		{State: observed.Complete, Resource: pods, Namespaced: true, Objects: []observed.Object{secret}},
+	}
+	for name, now := range map[string]observed.Object{"Release": version(release, "8"), "Secret": version(secret, "8")} {
+		acted := Acted{}
+		now.Terminating = true
+		acted.NoteAnswer(p("a"), &now)
+		got := acted.OverlaySnapshot(s)
+		for i, want := range []observed.Object{release, secret} {
+			o := got[i].Objects[0]
+			if o.ResourceVersion != "8" || !o.Terminating || o.OfRelease != want.OfRelease || !cmp.Equal(o.Value, want.Value) {
+				t.Errorf("%s: target %d shows %+v", name, i, o)
+			}
+		}
+	}
+}

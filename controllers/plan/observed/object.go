@@ -95,6 +95,10 @@ type Object struct {
 	Labels map[string]string
 	// Annotations are the keys of the annotations by one of which the object was selected, joined by commas; empty: by none.
 	Annotations string
+	// OfRelease says that Value is the item of a revision of a Helm release, and not the Secret that records it. Unreadable says why the item has
+	// nothing of the record; empty: it has.
+	OfRelease  bool
+	Unreadable string
 	// Protected says that the object carries the protecting label or annotation.
 	Protected bool
 	// Terminating says that the object has a deletionTimestamp.
@@ -111,6 +115,11 @@ type Object struct {
 	Value map[string]any
 	// Assembled says that Value is of an earlier version, but for its metadata: a response had no more of this one.
 	Assembled bool
+}
+
+// DescribeUnreadable says that the record of the Helm release cannot be read, and why; for an object that is Unreadable.
+func (o *Object) DescribeUnreadable() string {
+	return "the record of the Helm release cannot be read: " + o.Unreadable
 }
 
 // Seen is an object as conditions saw it, in each of the targets among which they did. Nil: they did not.

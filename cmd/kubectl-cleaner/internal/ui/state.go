@@ -264,12 +264,20 @@ func listTargets(work *v1alpha1.Work) []targetRow {
 		if t.Delete {
 			use = "deleted when the conditions are true"
 		}
-		out = append(out, targetRow{Name: showLine(t.Name), Selects: shorten(describeReference(&t.Reference), maxText), Use: use})
+		out = append(out, targetRow{Name: showLine(t.Name), Selects: shorten(describeTarget(t), maxText), Use: use})
 	}
 	return out
 }
 
-// describeReference says in words what a target selects.
+// describeTarget says in words what a target selects.
+func describeTarget(t *v1alpha1.ClusterTarget) string {
+	if t.IsOfReleases() {
+		return "revisions of Helm releases: " + describeReference(&t.Reference)
+	}
+	return describeReference(&t.Reference)
+}
+
+// describeReference says in words what a reference selects.
 func describeReference(r *v1alpha1.ClusterReference) string {
 	parts := []string{r.Kind}
 	if r.APIGroup != "" {

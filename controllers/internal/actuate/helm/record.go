@@ -38,7 +38,7 @@ import (
 )
 
 // secretType is the type of the Secrets in which Helm keeps releases.
-const secretType corev1.SecretType = "helm.sh/release.v1"
+const secretType corev1.SecretType = v1alpha1.ReleaseSecretType
 
 // A user who may write Secrets writes records, and could fill the operator's memory with a few kilobytes of zipped zeros. So a record is
 // read as a stream, in a slot, and only this much of it is kept.
