@@ -282,7 +282,7 @@ func TestFieldsOfReleases(t *testing.T) {
 		`item.?manifest.hasValue()`:             `HelmRelease has no field manifest; expressions cannot read the record itself`,
 		`item.version > 3`:                      `HelmRelease has no field version; it is revision, or chart.version`,
 		`item.info.status == "failed"`:          `HelmRelease has no field info; status, firstDeployed and lastDeployed`,
-		`item.status == "deployd"`:              `status of a HelmRelease is hardly ever "deployd"`,
+		`item.status == "Deployed"`:             `status of a HelmRelease is hardly ever "Deployed"`,
 		`releases.items.exists(r, r.nme == "")`: `HelmRelease has no field nme`,
 	} {
 		work := &v1alpha1.Work{}

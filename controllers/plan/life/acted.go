@@ -140,6 +140,17 @@ func joinMetadata(shown, now observed.Object) observed.Object {
 	return shown
 }
 
+// showNow returns what a target shows of an object that is newer than the target, and shows as little as before.
+func showNow(shown, now observed.Object) observed.Object {
+	switch {
+	case shown.OfRelease != now.OfRelease: // it was acted on as an object of another target, which shows other fields of it
+		return joinMetadata(shown, now)
+	case shown.Value == nil:
+		now.Value = nil
+	}
+	return now
+}
+
 // overlayObjects is OverlaySnapshot for the objects of one target. It notes which entries are newer than the objects.
 func (a Acted) overlayObjects(objects []observed.Object, shown map[types.UID]bool) []observed.Object {
 	out, changed := objects, false
@@ -156,14 +167,8 @@ func (a Acted) overlayObjects(objects []observed.Object, shown map[types.UID]boo
 		}
 		switch {
 		case !changed, stale && e.Gone:
-		case stale && objects[i].OfRelease != e.Now.OfRelease: // it was acted on as an object of another target, which shows other fields of it
-			out = append(out, joinMetadata(objects[i], e.Now))
-		case stale && objects[i].Value == nil:
-			now := e.Now
-			now.Value = nil // as little is shown as before
-			out = append(out, now)
 		case stale:
-			out = append(out, e.Now)
+			out = append(out, showNow(objects[i], e.Now))
 		default:
 			out = append(out, objects[i])
 		}
