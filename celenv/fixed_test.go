@@ -24,7 +24,7 @@ func manyPods(n int) Input {
 func TestFixedPartsAreEvaluatedOnce(t *testing.T) {
 	for name, rule := range map[string]v1alpha1.Rule{
 		"When":     {When: `!(item.spec.nodeName in nodes.items.map(n, n.metadata.name)) && pods.items.map(p, p.metadata.name).exists(n, n == "pod-0")`},
-		"Refs":     {When: `!(item.metadata.name in refs([pods], "Secret"))`},
+		"Refs":     {When: `!(key(item) in refs([pods], "Secret"))`},
 		"Variable": {When: `size(variables.names) > 0`, Variables: []v1alpha1.Variable{{Name: "names", Expression: `pods.items.map(p, p.metadata.name)`}}},
 		"InALoop":  {When: `["a", item.metadata.name].exists(n, n in pods.items.map(p, p.metadata.name).toSet())`},
 	} {

@@ -233,7 +233,8 @@ type ClusterReference struct {
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Namespaces to exclude, even if namespaces or namespaceSelector selects them. Cannot be used with a name.
+	// Namespaces to exclude, even if namespaces or namespaceSelector selects them. With kind: '*' only objects of namespaced
+	// kinds are then selected. Cannot be used with a name.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -235,6 +235,8 @@ func (x *explaining) findAnyKindMiss(owner string, t *v1alpha1.ClusterTarget) st
 		return k.GroupResource() == x.kind.resource.GroupResource()
 	})
 	switch {
+	case q.Kinds.NamespacedOnly && !x.kind.namespaced:
+		return fmt.Sprintf("kind: the target selects namespaces, and %s are cluster-scoped", x.kind.resource.GroupResource())
 	case !meant:
 		return fmt.Sprintf("kind: it leaves out %s", x.kind.resource.GroupResource())
 	case x.isUnreadable():
