@@ -137,7 +137,7 @@ func (c *Cluster) add(p *process) error {
 
 // layOut writes the files that the components read and returns the components, in the order in which they must start.
 func (c *Cluster) layOut(o Options) ([]*process, error) {
-	ports, err := freePorts(4)
+	ports, err := FindFreePorts(4)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (c *Cluster) layOut(o Options) ([]*process, error) {
 // RunControllers starts one more kube-controller-manager under a name, with nothing but these controllers and with further
 // flags, and returns when it is ready.
 func (c *Cluster) RunControllers(ctx context.Context, name string, controllers []string, flags ...string) (*Program, error) {
-	ports, err := freePorts(1)
+	ports, err := FindFreePorts(1)
 	if err != nil {
 		return nil, err
 	}

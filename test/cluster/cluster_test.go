@@ -291,7 +291,7 @@ func TestRestart(t *testing.T) {
 
 func TestRun(t *testing.T) {
 	c, _ := needCluster(t)
-	ports, err := freePorts(1)
+	ports, err := FindFreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,15 +165,15 @@ func (t *thread) do(f func() error) error {
 
 func (t *thread) close() { close(t.calls) }
 
-// given counts the ports that freePorts has looked at, so that control planes which this process starts at the same time
+// given counts the ports that FindFreePorts has looked at, so that control planes which this process starts at the same time
 // do not get the same.
 var given atomic.Int64 //nolint:gochecknoglobals // ports belong to the process, or rather to the machine
 
-// freePorts returns n loopback ports that are free.
+// FindFreePorts returns n ports of the loopback address that are free.
 //
 // They lie below those that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere): a server that comes back after a
 // crash could find such a port taken by any connection that was made in the meantime.
-func freePorts(n int) ([]int, error) {
+func FindFreePorts(n int) ([]int, error) {
 	const first, count = 20000, 10000
 	start := os.Getpid() * 64 // so that processes which look at the same time look in different places
 	var ports []int

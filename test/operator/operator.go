@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,7 +233,7 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 	if err := cluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := cluster.FindFreePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -269,20 +268,6 @@ func Run(ctx context.Context, c *cluster.Cluster, o Options) (*Process, error) {
 		o.Webhook.To(ports[2])
 	}
 	return &Process{Program: p, LogPath: log, Metrics: "https://" + metrics, Probes: "http://" + probe, WebhookPort: ports[2], WebhookDir: certificates}, nil
-}
-
-// freePorts finds free ports.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("cannot find a free port: %w", err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }
 
 // Build builds the manager into a folder, with further flags of go build if need be, and returns its path.
