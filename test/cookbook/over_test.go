@@ -5,6 +5,7 @@ package cookbook
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,6 +257,7 @@ func releaseRecords(t *testing.T, e *env) (goes, stays []client.Object) {
 				Labels: map[string]string{"owner": "helm", "name": "web", "version": fmt.Sprint(revision), "status": status},
 			},
 			Type: "helm.sh/release.v1",
+			Data: map[string][]byte{"release": []byte(base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"name": "web", "info": {"status": %q}, "chart": {}}`, status)))},
 		}
 		if revision <= last-kept && revision != deployed {
 			goes = append(goes, record)
