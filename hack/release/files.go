@@ -5,8 +5,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -62,12 +60,7 @@ func (b *builder) files(to, image string, others []string, out io.Writer) error 
 			return err
 		}
 	}
-	sums := map[string]string{}
-	for name, content := range all {
-		sum := sha256.Sum256(content)
-		sums[name] = hex.EncodeToString(sum[:])
-	}
-	all[checksumsName] = checksums(sums)
+	all[checksumsName] = checksums(all)
 	for name, content := range all {
 		if err := os.WriteFile(filepath.Join(to, name), content, 0o644); err != nil {
 			return err

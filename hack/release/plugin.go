@@ -35,7 +35,12 @@ type archive struct {
 }
 
 func (a *archive) sha256() string {
-	sum := sha256.Sum256(a.content)
+	return sumOf(a.content)
+}
+
+// sumOf is the SHA-256 of a file, in hexadecimal.
+func sumOf(content []byte) string {
+	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }
 
@@ -51,7 +56,7 @@ func (b *builder) plugin(ctx context.Context, to, url string, platforms []platfo
 		return err
 	}
 	var archives []*archive
-	sums := map[string]string{}
+	files := map[string][]byte{}
 	for _, p := range platforms {
 		binary := filepath.Join(dir, binaryName(p))
 		if err := b.build(ctx, pluginName, p, binary); err != nil {
@@ -66,19 +71,14 @@ func (b *builder) plugin(ctx context.Context, to, url string, platforms []platfo
 			return err
 		}
 		archives = append(archives, a)
-		for name, content := range map[string][]byte{a.name: a.content, pluginName + "_" + p.file() + ".cdx.json": bill} {
-			sum := sha256.Sum256(content)
-			sums[name] = hex.EncodeToString(sum[:])
-			if err := os.WriteFile(filepath.Join(to, name), content, 0o644); err != nil {
-				return err
-			}
-		}
+		files[a.name], files[pluginName+"_"+p.file()+".cdx.json"] = a.content, bill
 	}
 	manifest, err := yaml.Marshal(b.krew(url, archives))
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"checksums.txt": checksums(sums), "cleaner.yaml": manifest} {
+	files[checksumsName], files["cleaner.yaml"] = checksums(files), manifest
+	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(to, name), content, 0o644); err != nil {
 			return err
 		}
@@ -87,11 +87,11 @@ func (b *builder) plugin(ctx context.Context, to, url string, platforms []platfo
 	return err
 }
 
-// checksums are what `sha256sum --check` reads.
-func checksums(sums map[string]string) []byte {
+// checksums are what `sha256sum --check` reads of files, by their names.
+func checksums(files map[string][]byte) []byte {
 	var lines []string
-	for name, sum := range sums {
-		lines = append(lines, sum+"  "+name+"\n")
+	for name, content := range files {
+		lines = append(lines, sumOf(content)+"  "+name+"\n")
 	}
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[sha256.Size*2:], b[sha256.Size*2:]) })
 	return []byte(strings.Join(lines, ""))
