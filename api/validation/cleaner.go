@@ -494,7 +494,7 @@ func warnClusterWide(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	}
 	limited := spec.Limits != nil && (spec.Limits.MaxActions > 0 || spec.Limits.MaxPercent > 0 || spec.Limits.PerGroup > 0)
 	if changesAnything(spec) && !limited && spec.Mode != v1alpha1.ModeDryRun {
-		f.addWarning(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}")
+		f.addWarning(p, "nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}, with which nothing is done while more objects are due")
 	}
 	if spec.IncludeProtected {
 		f.addWarning(p.Child("includeProtected"), "namespaces that the cluster depends on, such as kube-system, are cleaned up too: make sure that the targets are meant to select objects there")

@@ -171,7 +171,7 @@ func warnShrinkingKeep(f *Findings, spec *v1alpha1.Work, r *v1alpha1.Rule, p *fi
 	if r.Keep == nil || limited || !itemsRead.MatchString(r.Keep.StrVal) && !strings.Contains(r.Keep.StrVal, strings.TrimSpace(r.ForEach)) || !slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Delete != nil || a.Evict != nil }) {
 		return
 	}
-	f.addWarning(p, "is computed again after each action, of the items that are left, until nothing more matches: write a number, or add limits such as {maxActions: 1, per: 12h}")
+	f.addWarning(p, "is computed again after each action, of the items that are left, until nothing more matches: write a number, or add limits with a maxActions that is never less than the items due at once: while more are due, the operator does nothing")
 }
 
 // checkCount checks how many items of a group are kept or left.

@@ -46,6 +46,13 @@ func withRule(change func(*v1alpha1.Rule)) *v1alpha1.Work {
 	return &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: "Recurring", Rules: []v1alpha1.Rule{r}}, Targets: []v1alpha1.ClusterTarget{target}}
 }
 
+// keepComputed has a rule about the oldest Pods keep what an expression gives.
+func keepComputed(expression string) func(*v1alpha1.Rule) {
+	return func(r *v1alpha1.Rule) {
+		r.Keep, r.OrderBy = ptr.To(intstr.FromString(expression)), []v1alpha1.OrderBy{{Expression: "item.metadata.creationTimestamp"}}
+	}
+}
+
 // An action touches the one target that can be told, else all on which it could be carried out.
 func TestTouched(t *testing.T) {
 	spec := withRule(func(*v1alpha1.Rule) {})
@@ -549,6 +556,19 @@ func TestValidate(t *testing.T) {
 			},
 			want: []string{"Warning spec.rules[0].leave: leaves the items of pods that are last by namespace and name: add orderBy, such as [{expression: item.metadata.creationTimestamp}] to leave the newest"},
 		},
+		"KeepOfWhatIsLeft": {
+			reason: "It becomes less with each action. A limit that is too low for what is due at once would stop the rule for ever.",
+			change: func(s *v1alpha1.Work) { *s = *withRule(keepComputed("items.size() / 2")) },
+			want: []string{"Warning spec.rules[0].keep: is computed again after each action, of the items that are left, until nothing more matches: write a number, " +
+				"or add limits with a maxActions that is never less than the items due at once: while more are due, the operator does nothing"},
+		},
+		"KeepOfWhatIsLeftLimited": {
+			reason: "The limit ends it.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withRule(keepComputed("items.size() - 1"))
+				s.Limits = &v1alpha1.Limits{MaxActions: 1, Per: "12h"}
+			},
+		},
 		"LimitsOverALongTime": {
 			reason: "It takes memory, and no operator runs for so long.",
 			change: func(s *v1alpha1.Work) {
@@ -598,7 +618,7 @@ func TestValidate(t *testing.T) {
 			reason: "A mistake would show everywhere at once.",
 			change: func(s *v1alpha1.Work) { s.Cluster, s.IncludeProtected = true, true },
 			want: []string{
-				"Warning spec: nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}",
+				"Warning spec: nothing limits what is done in the whole cluster: try it with mode: DryRun first, or add limits such as {maxActions: 100}, with which nothing is done while more objects are due",
 				"Warning spec.includeProtected: namespaces that the cluster depends on, such as kube-system, are cleaned up too: make sure that the targets are meant to select objects there",
 			},
 		},
