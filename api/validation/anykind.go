@@ -41,6 +41,24 @@ func checkAnyKindOwner(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	}
 }
 
+// warnNamespacedOnly warns that excludeNamespaces leaves out all cluster-scoped objects of kind "*", which its name does not say, unless another target
+// selects such objects.
+func warnNamespacedOnly(f *Findings, spec *v1alpha1.Work, p *field.Path) {
+	selectsClusterScoped := func(t v1alpha1.ClusterTarget) bool {
+		r := &t.Reference
+		return t.IsOfAnyKind() && r.Namespaces == nil && r.NamespaceSelector == nil && r.ExcludeNamespaces == nil
+	}
+	if !spec.Cluster || slices.ContainsFunc(spec.Targets, selectsClusterScoped) {
+		return
+	}
+	for i := range spec.Targets {
+		if r := &spec.Targets[i].Reference; r.Kind == v1alpha1.AnyKind && r.ExcludeNamespaces != nil && r.Namespaces == nil && r.NamespaceSelector == nil {
+			f.addWarning(p.Index(i).Child("reference", "excludeNamespaces"), "with kind: \"*\", a target that selects namespaces has no cluster-scoped objects: "+
+				"to select these too, add a target without excludeNamespaces, or remove it and leave namespaces out in when")
+		}
+	}
+}
+
 // checkOneKind checks that a reference to one kind has none of the fields that kind "*" has.
 func checkOneKind(f *Findings, r *v1alpha1.ClusterReference, p *field.Path) {
 	if r.HasAnnotation != "" || r.HasAnyAnnotation != nil || r.ExcludeKinds != nil {

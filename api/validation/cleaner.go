@@ -128,6 +128,7 @@ func Validate(spec *v1alpha1.Work, o Options) Findings {
 // checkBody checks the fields that a template can provide. p is their path.
 func checkBody(f *Findings, spec *v1alpha1.Work, p *field.Path, o Options) {
 	checkTargets(f, spec, p.Child("targets"), o)
+	warnNamespacedOnly(f, spec, p.Child("targets"))
 	checkVariables(f, spec.Variables, p.Child("variables"))
 	checkConditions(f, spec.Conditions, p.Child("conditions"))
 	checkRules(f, spec, p, o)

@@ -53,6 +53,14 @@ func keepComputed(expression string) func(*v1alpha1.Rule) {
 	}
 }
 
+// withAnyKind is a ClusterCleaner of objects of any kind, except those of some namespaces.
+func withAnyKind(except ...string) *v1alpha1.Work {
+	spec := withRule(func(*v1alpha1.Rule) {})
+	spec.Cluster, spec.Limits = true, &v1alpha1.Limits{MaxActions: 100}
+	spec.Targets[0].Reference = v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Kind: v1alpha1.AnyKind}, HasAnnotation: "janitor/ttl", ExcludeNamespaces: except}
+	return spec
+}
+
 // An action touches the one target that can be told, else all on which it could be carried out.
 func TestTouched(t *testing.T) {
 	spec := withRule(func(*v1alpha1.Rule) {})
@@ -628,6 +636,27 @@ func TestValidate(t *testing.T) {
 				s.Cluster, s.Limits = true, &v1alpha1.Limits{MaxPercent: 10, Per: "1d", ActionsPerSecond: 20}
 				s.Targets = append(s.Targets, s.Targets[0])
 				s.Targets[1].Name, s.Targets[1].Reference.Namespaces, s.Targets[1].Reference.NamespaceSelector = "shops", []string{"shop"}, &metav1.LabelSelector{}
+			},
+		},
+		"AnyKindInNamespaces": {
+			reason: "To leave a namespace out leaves out all that is in none.",
+			change: func(s *v1alpha1.Work) { *s = *withAnyKind("kube-system") },
+			want: []string{`Warning spec.targets[0].reference.excludeNamespaces: with kind: "*", a target that selects namespaces has no cluster-scoped objects: ` +
+				"to select these too, add a target without excludeNamespaces, or remove it and leave namespaces out in when"},
+		},
+		"AnyKindInChosenNamespaces": {
+			reason: "Namespaces that are named say it themselves.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withAnyKind("kube-system")
+				s.Targets[0].Reference.NamespaceSelector = &metav1.LabelSelector{}
+			},
+		},
+		"AnyKindInTwoTargets": {
+			reason: "Another target selects what is in no namespace.",
+			change: func(s *v1alpha1.Work) {
+				*s = *withAnyKind("kube-system")
+				s.Targets = append(s.Targets, withAnyKind().Targets...)
+				s.Targets[1].Name = "all"
 			},
 		},
 		"ClusterProtectedNamespace": {
