@@ -232,18 +232,7 @@ func makeFieldError(e *expr.Error, at *field.Path, source string) *field.Error {
 	if e.Kind == expr.Internal {
 		return field.InternalError(at, e)
 	}
-	var b strings.Builder
-	if e.Line > 0 {
-		fmt.Fprintf(&b, "%d:%d: ", e.Line, e.Column)
-	}
-	b.WriteString(e.Message)
-	if e.Hint != "" {
-		fmt.Fprintf(&b, "; %s", e.Hint)
-	}
-	if e.Snippet != "" {
-		fmt.Fprintf(&b, "\n%s", e.Snippet)
-	}
-	return field.Invalid(at, expr.TruncateText(source, 64), b.String())
+	return field.Invalid(at, expr.TruncateText(source, 64), e.Describe())
 }
 
 // scope is what an expression can name.

@@ -4,10 +4,12 @@
 package celenv
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/budget"
@@ -100,6 +102,44 @@ func TestNoWarningOfSelectedLabels(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What `when` tests needs no test in what is evaluated only for items for which it is true. groupBy with leave is evaluated for all items.
+func TestWhenGuardsWhatFollows(t *testing.T) {
+	const label = "item.metadata.labels.a"
+	one := intstr.FromInt32(1)
+	rule := func(when string, leave *intstr.IntOrString) v1alpha1.Rule {
+		return v1alpha1.Rule{
+			Name: "r", ForEach: "pods.items", When: when, Variables: variablesOf([]string{"v: " + label}), For: label, ForKey: label, GroupBy: label, Leave: leave,
+			OrderBy: []v1alpha1.OrderBy{{Expression: label}}, Unless: label + " == ''", Key: label, Reason: label, Confirm: []v1alpha1.Confirm{{Target: "nodes", Name: label, Namespace: label}},
+			Actions: []v1alpha1.RuleAction{
+				{When: label + " == ''", Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': object.metadata.labels.a}"}},
+				{Object: "config", Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: "{'a': " + label + ", 'b': object.metadata.labels.a}"}},
+			},
+		}
+	}
+	all := []string{"for", "forKey", "groupBy", "orderBy[0].expression", "unless", "confirm[0].name", "confirm[0].namespace", "key", "reason", "actions[0].when", "actions[0].patch.expression", "actions[1].patch.expression", "actions[1].patch.expression"}
+	for name, tc := range map[string]struct {
+		rule v1alpha1.Rule
+		want []string
+	}{
+		"Guarded":        {rule("has(item.metadata.labels.a) && item.metadata.name != 'b'", nil), []string{"actions[1].patch.expression"}},
+		"GuardedByName":  {rule("'a' in object.metadata.labels", nil), []string{"actions[1].patch.expression"}},
+		"GroupedForAll":  {rule("has(item.metadata.labels.a)", &one), []string{"groupBy", "actions[1].patch.expression"}},
+		"Alternative":    {rule("has(item.metadata.labels.a) || item.metadata.name == 'b'", nil), all},
+		"OfAnotherLabel": {rule("has(item.metadata.labels.b)", nil), all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, w := range compileWork(t, budget.Limits{}, podWork(nil, tc.rule)).Warnings() {
+				got = append(got, strings.TrimPrefix(w.Path, "rules[0]."))
+			}
+			want := append([]string{"variables[0].expression"}, tc.want...) // a variable is also read before when is known
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -76,9 +76,16 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 		}
 	}
 	p.when = b.compileExpression(item, at+".when", r.When, resulttype.Bool)
+	grouping := *item // sees all items with leave, and otherwise, as what follows, those for which when is true
+	if p.when != nil {
+		item.sure = item.sure.WithGuards(p.when.tree, nameItem, nameObject)
+	}
+	if r.Leave == nil {
+		grouping.sure = item.sure
+	}
 	p.compileFor(b, item, at+".for", r.For)
 	p.forKey = b.compileOptional(item, at+".forKey", r.ForKey, resulttype.String)
-	p.groupBy = b.compileOptional(item, at+".groupBy", r.GroupBy, resulttype.JSON)
+	p.groupBy = b.compileOptional(&grouping, at+".groupBy", r.GroupBy, resulttype.JSON)
 	for j, o := range r.OrderBy {
 		x := b.compileExpression(item, fmt.Sprintf("%s.orderBy[%d].expression", at, j), o.Expression, resulttype.Order)
 		p.orderBy = append(p.orderBy, orderProgram{expression: x, descending: o.Descending})
@@ -111,6 +118,10 @@ func (b *builder) compileAction(item, several *scope, at string, a *v1alpha1.Rul
 		object: b.compileOptional(item, at+"object", a.Object, resulttype.Object),
 	}
 	if a.Patch != nil {
+		if a.Object != "" { // it patches another object than the item
+			other := *several
+			other.sure, several = several.sure.Without(nameObject), &other
+		}
 		w := resulttype.Map
 		if a.Patch.Type == v1alpha1.PatchJSON {
 			w = resulttype.Operations

@@ -75,6 +75,22 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// Describe says what is wrong in a field of the spec: with the position in it and the line, and without the path and the object.
+func (e *Error) Describe() string {
+	var b strings.Builder
+	if e.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d: ", e.Line, e.Column)
+	}
+	b.WriteString(e.Message)
+	if e.Hint != "" {
+		fmt.Fprintf(&b, "; %s", e.Hint)
+	}
+	if e.Snippet != "" {
+		fmt.Fprintf(&b, "\n%s", e.Snippet)
+	}
+	return b.String()
+}
+
 // FormatPlace writes the path, and the position in the expression where it is known.
 func (e *Error) FormatPlace() string {
 	if e.Line == 0 {

@@ -33,6 +33,18 @@ func TestErrorTellsAll(t *testing.T) {
 	}
 }
 
+// The message for a field of the spec does not repeat its path.
+func TestDescribe(t *testing.T) {
+	for want, problem := range map[string]Error{
+		"no such key": {Path: "conditions[0]", Object: "pods.items[1]", Message: "no such key"},
+		"2:3: no such key; write ?\n  | a\n  | ^": {Line: 2, Column: 3, Message: "no such key", Hint: "write ?", Snippet: "  | a\n  | ^"},
+	} {
+		if got := problem.Describe(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // The error of a variable is told at each place that reads it, and stays what it was at the others.
 func TestWithPath(t *testing.T) {
 	e := &Error{Path: "variables[0]", Message: "no"}

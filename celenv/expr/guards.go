@@ -102,7 +102,8 @@ const maxShown = 512
 // (x.filter(o, has(o.metadata.labels.key)).map(o, o.metadata.labels.key)), and a lookup of labels that were bound to a
 // name before.
 //
-// What is sure needs no guard: a label that each object of a list has, in a loop over it or what is filtered of it, or as an item of it.
+// What is sure needs no guard: a label that each object of a list has, in a loop over it or what is filtered of it, or as an item of it; and what
+// another expression has tested before.
 func (t *Tree) FindUnguarded(path string, sure SureLookups) []Warning {
 	var found []Warning
 	loops := sureLoops{sure: sure}
@@ -179,12 +180,41 @@ func (s SureLookups) WithItem(name string, targets []string, list *Tree) SureLoo
 			}
 		}
 	}
+	return s.withNames(sure, name)
+}
+
+// WithGuards is the lookups, and with names that all stand for one object those that are sure on it where an expression is true: what a chain of && in
+// it tests, and what is sure by one of the names.
+func (s SureLookups) WithGuards(holds *Tree, names ...string) SureLookups {
+	var sure []string
+	for _, name := range names {
+		sure = append(sure, s[name]...)
+	}
+	for _, guard := range collectGuards(holds.Root, operators.LogicalAnd) {
+		if name, lookup := splitObject(guard); slices.Contains(names, name) {
+			sure = append(sure, lookup)
+		}
+	}
+	return s.withNames(sure, names...)
+}
+
+// Without is the lookups without those of a name.
+func (s SureLookups) Without(name string) SureLookups {
+	all := maps.Clone(s)
+	delete(all, name)
+	return all
+}
+
+// withNames is the lookups, and with these names the ones that are given.
+func (s SureLookups) withNames(sure []string, names ...string) SureLookups {
 	if len(sure) == 0 {
 		return s
 	}
-	all := make(SureLookups, len(s)+1)
+	all := make(SureLookups, len(s)+len(names))
 	maps.Copy(all, s)
-	all[name] = sure
+	for _, name := range names {
+		all[name] = sure
+	}
 	return all
 }
 

@@ -109,6 +109,36 @@ func TestSureLookupsWithItem(t *testing.T) {
 	}
 }
 
+// Where an expression is true, the object has what a chain of && in it has tested, by whichever of its names.
+func TestSureLookupsWithGuards(t *testing.T) {
+	x, y := `.metadata.labels["x"]`, `.metadata.labels["y"]`
+	of := SureLookups{"a": {x}, "item": {y}}
+	for _, tc := range []struct {
+		holds string
+		want  []string
+	}{
+		{`has(item.metadata.labels.x)`, []string{y, x}},
+		{`item.spec.a && "x" in item.metadata.labels && true`, []string{y, x}},
+		{`!(item.spec.a || !has(object.metadata.labels.x))`, []string{y, x}},
+		{`item.metadata.?labels[?"x"].hasValue()`, []string{y, x}},
+		{`has(item.metadata.labels.x) || item.spec.a`, []string{y}},
+		{`!has(item.metadata.labels.x)`, []string{y}},
+		{`has(a.metadata.labels.z)`, []string{y}},
+		{`a.items.exists(item, has(item.metadata.labels.x))`, []string{y}},
+	} {
+		got := of.WithGuards(parse(t, tc.holds), "item", "object")
+		if !cmp.Equal(tc.want, got["item"]) || !cmp.Equal(tc.want, got["object"]) || !cmp.Equal([]string{x}, got["a"]) {
+			t.Errorf("%s: %q, want %q", tc.holds, got, tc.want)
+		}
+		if without := got.Without("object"); without["object"] != nil || !cmp.Equal(tc.want, without["item"]) || got["object"] == nil {
+			t.Errorf("%s: without object %q of %q", tc.holds, without, got)
+		}
+	}
+	if len(of) != 2 || !cmp.Equal([]string{y}, of["item"]) {
+		t.Errorf("what is sure for one rule is so for others: %v", of)
+	}
+}
+
 func TestSuggestTimeFix(t *testing.T) {
 	for _, tc := range []struct {
 		left, right *types.Type
