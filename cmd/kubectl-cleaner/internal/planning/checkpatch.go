@@ -31,21 +31,32 @@ const (
 )
 
 // CheckPatches adds an error to a plan for each patch that no API server accepts, because it does not apply to the object, or makes a field
-// that the kind does not have, or gives a field a value of another type. It looks only at what a patch changes, and does not know what the
-// API server validates beyond the schema. The steps stay in the plan, as the operator would send them.
+// that the kind does not have, or gives a field a value of another type. An object that an earlier step patches is looked at as that leaves it. It
+// looks only at what a patch changes, and does not know what the API server validates beyond the schema. The steps stay in the plan, as the operator
+// would send them.
 func CheckPatches(ctx context.Context, schemas kindschemas.Source, work *v1alpha1.Work, p *plan.Plan) {
 	if schemas == nil || work.Validation == v1alpha1.ValidationIgnore {
 		return
 	}
 	type id struct{ rule, field, message string }
-	rows := map[id]int{}
+	rows, earlier := map[id]int{}, findEarlierPatches(p.Steps)
+	after := make(map[int]map[string]any, len(earlier)) // what the patches make that come before others
+	for _, n := range earlier {
+		after[n] = nil
+	}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		if s.Patch == nil || s.Object.Value == nil {
+		s := p.Steps[i]
+		if n, patched := earlier[i]; patched {
+			s.Object.Value = after[n]
+		}
+		if s.Patch == nil || s.Object.Value == nil { // what comes after a patch that fails is not sent
 			continue
 		}
-		message := expr.TruncateText(findPatchError(ctx, schemas, s), maxMessage)
-		if message == "" {
+		made, message := findPatchError(ctx, schemas, &s)
+		if _, needed := after[i]; needed {
+			after[i] = made
+		}
+		if message = expr.TruncateText(message, maxMessage); message == "" {
 			continue
 		}
 		field := "actions[" + strconv.Itoa(s.Action) + "].patch.expression"
@@ -65,18 +76,34 @@ func CheckPatches(ctx context.Context, schemas kindschemas.Source, work *v1alpha
 	}
 }
 
-// findPatchError says why the API server would refuse a patch; empty if nothing shows.
-func findPatchError(ctx context.Context, schemas kindschemas.Source, s *plan.Step) string {
+// findEarlierPatches finds the steps that patch an object that an earlier step patches, and the last such step before each.
+func findEarlierPatches(steps []plan.Step) map[int]int {
+	earlier := map[int]int{}
+	for i := range steps {
+		for _, n := range steps[i].After {
+			if steps[i].Patch != nil && steps[n].Patch != nil && steps[n].Object.Identify() == steps[i].Object.Identify() {
+				earlier[i] = max(earlier[i], n)
+			}
+		}
+	}
+	return earlier
+}
+
+// findPatchError returns the patched object, or says why the API server would refuse the patch. It returns neither if the kind is not known.
+func findPatchError(ctx context.Context, schemas kindschemas.Source, s *plan.Step) (after map[string]any, message string) {
 	u := unstructured.Unstructured{Object: s.Object.Value}
 	schema, err := schemas.FindSchema(ctx, u.GroupVersionKind())
 	if err != nil || schema == nil {
-		return "" // what is not known is not wrong
+		return nil, "" // what is not known is not wrong
 	}
-	after, err := PatchObject(s)
+	after, err = PatchObject(s)
 	if err != nil {
-		return "the patch does not apply: " + err.Error()
+		return nil, "the patch does not apply: " + err.Error()
 	}
-	return findWrongValue("", s.Object.Value, after, schema)
+	if message = findWrongValue("", s.Object.Value, after, schema); message != "" {
+		return nil, message
+	}
+	return after, ""
 }
 
 // findWrongValue says what is wrong with a value that a patch has changed; empty if nothing is.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -82,6 +83,51 @@ func TestCheckPatches(t *testing.T) {
 			}
 			if len(p.Steps) != 2 {
 				t.Errorf("%d steps are left", len(p.Steps))
+			}
+		})
+	}
+}
+
+// Patches of one object are sent one after another, each to what the one before has left. After one that fails, none is sent.
+func TestCheckPatchesOneAfterAnother(t *testing.T) {
+	const create, add, replace = `[{"op": "add", "path": "/metadata/annotations", "value": {}}]`, `[{"op": "add", "path": "/metadata/annotations/a", "value": "b"}]`,
+		`[{"op": "replace", "path": "/metadata/annotations/a", "value": "c"}]`
+	for name, tc := range map[string]struct {
+		bodies []string
+		other  bool // each patches an object of its own
+		want   []int
+	}{
+		"InOrder":      {bodies: []string{create, add, replace}},
+		"OtherObjects": {bodies: []string{create, add}, other: true, want: []int{1}},
+		"Missing":      {bodies: []string{create, replace}, want: []int{1}},
+		"AfterAFailed": {bodies: []string{add, replace, replace}, want: []int{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Plan{}
+			for i, body := range tc.bodies {
+				s := patchStep("a", v1alpha1.PatchJSON, body)
+				s.Action, s.Object.UID = i, "a"
+				if tc.other {
+					s.Object.UID = types.UID(fmt.Sprint(i))
+				}
+				for n := range i {
+					s.After = append(s.After, n)
+				}
+				p.Steps = append(p.Steps, s)
+			}
+			CheckPatches(t.Context(), builtIn{}, &v1alpha1.Work{}, &p)
+			var got, want []string
+			for _, e := range p.Errors {
+				got = append(got, e.Field)
+			}
+			for _, action := range tc.want {
+				want = append(want, fmt.Sprintf("actions[%d].patch.expression", action))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if _, changed := p.Steps[0].Object.Value["metadata"].(map[string]any)["annotations"]; changed {
+				t.Error("the object of the plan was patched")
 			}
 		})
 	}
