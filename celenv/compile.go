@@ -209,8 +209,7 @@ func (b *builder) compileExpression(s *scope, path, source string, w resulttype.
 	}
 	if made != nil {
 		b.dependencies += len(made.targets)
-		b.programs.warnings = append(b.programs.warnings, made.tree.FindUnguarded(path, s.sure)...)
-		b.programs.warnings = append(b.programs.warnings, made.tree.FindListMistakes(path, b.programs.isList)...)
+		b.programs.warnings = append(b.programs.warnings, made.tree.FindMistakes(path, expr.Names{Sure: s.sure, IsList: b.programs.isList, FindVariable: s.findVariable})...)
 		if warnings := made.movement.DescribeUnforeseen(made.tree, path); len(warnings) > 0 {
 			b.unforeseen[made] = warnings
 		}
@@ -264,6 +263,14 @@ const (
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
 	return &scope{left: s.left, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters, sure: s.sure}
+}
+
+// findVariable gives the tree of a variable that can be read; nil for another name.
+func (s *scope) findVariable(name string) *expr.Tree {
+	if v := s.variables[name]; v != nil && v.expression != nil {
+		return v.expression.tree
+	}
+	return nil
 }
 
 // expression is one expression of a spec, ready to run.

@@ -61,6 +61,38 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// What refs gives are keys: a name is none of them, and a rule about what is in use nowhere would act on everything.
+func TestNamesAmongKeys(t *testing.T) {
+	for expression, want := range map[string]string{
+		`!(p.metadata.name in refs([config], "Secret"))`:                                          "write key(p)",
+		`p.metadata.name in refs([config], "Secret").toSet()`:                                     "write key(p)",
+		`config.metadata.name in refs(pods, "Secret") + refs(config, "ConfigMap")`:                "write key(config)",
+		`p.metadata.name in refs([config], "Secret").filter(k, k != "a")`:                         "write key(p)",
+		`!(p.metadata.name in variables.used)`:                                                    "write key(p)",
+		`!(p.metadata.name in variables.set)`:                                                     "write key(p)",
+		`key(p) in refs([config], "Secret")`:                                                      "",
+		`!(key(p) in variables.used) && !(p.metadata.name in variables.used)`:                     "",
+		`p.metadata.name in podRefs(p.spec, "Secret")`:                                            "",
+		`p.metadata.name in variables.names`:                                                      "",
+		`p.metadata.name in refs([config], "Secret").map(k, k.split("/")[1])`:                     "",
+		`p.metadata.namespace + "/" + p.metadata.name in refs([config], "Secret")`:                "",
+		`p.metadata.name in refs([config], "Secret") + pods.items.map(q, q.metadata.name).sort()`: "",
+	} {
+		w := podWork([]string{`used: refs([pods], "Secret")`, "set: variables.used.toSet()", "names: pods.items.map(p, p.metadata.name)"})
+		w.Conditions = []string{"pods.items.all(p, " + expression + ")"}
+		got := ""
+		for _, warning := range compileWork(t, budget.Limits{}, w).Warnings() {
+			if !strings.HasPrefix(warning.Message, "refs gives keys, such as shop/settings: ") || warning.Path != "conditions[0]" || warning.Line != 1 || warning.Column < len("pods.items.all(") {
+				t.Errorf("%s: %+v", expression, warning)
+			}
+			got += warning.Hint
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}
+
 func TestWarningOfTheProposal(t *testing.T) {
 	got := programs(t, newCompiler(t, budget.Limits{}), "true", proposal).Warnings()
 	want := []expr.Warning{{

@@ -106,8 +106,8 @@ func (p *Programs) EvaluateData(ctx context.Context, in Input) (string, *expr.Er
 	return e.EvaluateData()
 }
 
-// Warnings are what compiles and will likely go wrong. In the order of the spec: lookups of labels and annotations without a guard, and targets
-// taken for lists. A lookup can be missing among them, or be guarded in a way that is not understood. Then expressions whose changes cannot be predicted,
+// Warnings are what compiles and will likely go wrong. In the order of the spec: lookups of labels and annotations without a guard, targets
+// taken for lists, and names sought among keys. A lookup can be missing among them, or be guarded in a way that is not understood. Then expressions whose changes cannot be predicted,
 // or that change every second.
 func (p *Programs) Warnings() []expr.Warning { return slices.Clone(p.warnings) }
 

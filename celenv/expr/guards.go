@@ -94,7 +94,7 @@ const maxUnguarded = 16
 // maxShown is how long a text of a warning may be.
 const maxShown = 512
 
-// FindUnguarded finds the lookups of labels and annotations that err on an object without them.
+// findUnguarded finds the lookups of labels and annotations that err on an object without them.
 //
 // A guard is has(x.metadata.labels.key) or key in x.metadata.labels, written the same way as the lookup, beside it in a
 // chain of && (on either side: CEL's && does not mind the order), negated beside it in a chain of ||, or as the condition
@@ -104,7 +104,7 @@ const maxShown = 512
 //
 // What is sure needs no guard: a label that each object of a list has, in a loop over it or what is filtered of it, or as an item of it; and what
 // another expression has tested before.
-func (t *Tree) FindUnguarded(path string, sure SureLookups) []Warning {
+func (t *Tree) findUnguarded(path string, sure SureLookups) []Warning {
 	var found []Warning
 	loops := sureLoops{sure: sure}
 	var visit func(e ast.Expr, guarded map[string]bool)
@@ -113,14 +113,7 @@ func (t *Tree) FindUnguarded(path string, sure SureLookups) []Warning {
 			return
 		}
 		if l, ok := ParseLabelLookup(e); ok && !guarded[l.labels+"["+l.key+"]"] && !loops.isSure(l) {
-			w := Warning{
-				Path:    path,
-				Message: TruncateText(fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels), maxShown),
-				Hint:    TruncateText("write "+l.Hint, maxShown),
-			}
-			w.Line, w.Column = t.FindPlace(e.ID())
-			w.Snippet = MakeSnippet(t.Source, w.Line, w.Column)
-			found = append(found, w)
+			found = append(found, t.warnAt(e, path, fmt.Sprintf("objects without %s in %s make this an error, and an error never deletes", l.key, l.labels), "write "+l.Hint))
 		}
 		if e.Kind() == ast.ComprehensionKind {
 			loop := e.AsComprehension()

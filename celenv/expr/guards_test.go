@@ -59,7 +59,7 @@ func TestFindUnguarded(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, w := range parse(t, tc.source).FindUnguarded("conditions[0]", tc.sure) {
+			for _, w := range parse(t, tc.source).findUnguarded("conditions[0]", tc.sure) {
 				got = append(got, w.Hint)
 				if w.Path != "conditions[0]" || w.FieldPath() != "spec.conditions[0]" || w.Line != 1 || w.Column < 1 || w.Snippet == "" || w.Message == "" {
 					t.Errorf("it does not say all: %+v", w)
