@@ -102,6 +102,7 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 	if err != nil {
 		return err
 	}
+	misses := l.NoteMisses()
 	l.AddTemplates(ctx, more)
 	bodies := l.AddTemplates(ctx, documents)
 	valid, checked := true, 0
@@ -126,6 +127,7 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 		}
 		checked++
 	}
+	v.warnUnchecked(misses.ListKinds())
 	switch {
 	case checked == 0:
 		return errors.New("the files of -f contain no Cleaner, ClusterCleaner or CleanerTemplate")
@@ -133,6 +135,13 @@ func (v *validateCommand) validateDocuments(ctx context.Context, l *manifests.Lo
 		return errReported
 	}
 	return nil
+}
+
+// warnUnchecked warns of kinds whose fields were not checked. Where the command knows which kinds are served, it has warned that these are not.
+func (v *validateCommand) warnUnchecked(kinds string) {
+	if kinds != "" && !v.flags.live && len(v.flags.crds) == 0 {
+		v.terminal.printWarning(errors.New("the fields of " + kinds + " were not checked, because no schema is known: name the CustomResourceDefinitions with --crds, or use --live"))
+	}
 }
 
 // reviewAccount adds a warning about the rights that the account of a valid Cleaner lacks, if the cluster may be asked.

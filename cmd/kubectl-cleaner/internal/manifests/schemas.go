@@ -5,6 +5,9 @@ package manifests
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,6 +34,44 @@ func (o offlineSchemas) FindSchema(_ context.Context, gvk schema.GroupVersionKin
 
 // Renew changes nothing: files are read once.
 func (offlineSchemas) Renew(context.Context) (changed bool, err error) { return false, nil }
+
+// Misses finds schemas in another source, and notes the kinds that it does not know.
+type Misses struct {
+	kindschemas.Source
+	kinds map[schema.GroupVersionKind]bool
+}
+
+// NoteMisses has the loader note the kinds whose schemas it looks for and does not know.
+func (l *Loader) NoteMisses() *Misses {
+	m := &Misses{Source: l.Schemas, kinds: map[schema.GroupVersionKind]bool{}}
+	l.Schemas = m
+	return m
+}
+
+// FindSchema returns the schema of a kind; nil if it is not known.
+func (m *Misses) FindSchema(ctx context.Context, gvk schema.GroupVersionKind) (*objectschema.Schema, error) {
+	found, err := m.Source.FindSchema(ctx, gvk)
+	if found == nil && err == nil {
+		m.kinds[gvk] = true
+	}
+	return found, err
+}
+
+// maxListed is how many kinds a list of them names.
+const maxListed = 10
+
+// ListKinds lists the kinds that are not known, such as "Gadget of example.com/v1", and counts those that are more than it names; empty if there are none.
+func (m *Misses) ListKinds() string {
+	var names []string
+	for gvk := range m.kinds {
+		names = append(names, expr.TruncateText(fmt.Sprintf("%s of %s", gvk.Kind, gvk.GroupVersion()), 128))
+	}
+	slices.Sort(names)
+	if more := len(names) - maxListed; more > 0 {
+		names = append(names[:maxListed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
 
 // UseDefinitions has the loader know the fields of the kinds that CustomResourceDefinitions among documents define.
 func (l *Loader) UseDefinitions(documents []*Document) error {
