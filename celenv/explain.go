@@ -217,7 +217,7 @@ func (x *explanation) suggestLookupFix(id int64, object any) string {
 		}
 	}
 	if at.Expr.Kind() != ast.SelectKind {
-		return ""
+		return expr.SuggestIndexFix(at.Expr)
 	}
 	name := at.Expr.AsSelect().FieldName()
 	if fields, ok := x.expression.env.CELTypeAdapter().NativeToValue(object).(traits.Mapper); ok {

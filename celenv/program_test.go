@@ -146,6 +146,12 @@ func TestRuntimeErrors(t *testing.T) {
 		"OutOfBounds": {`revisions.items[7] == 1`, expr.Error{
 			Line: 1, Column: 16, Message: "index out of bounds: 7",
 			Snippet: "  | revisions.items[7] == 1\n  |                ^",
+			Hint:    "write revisions.items[?7] and .orValue(...) at the end",
+		}},
+		"NoSuchIndex": {`revisions.items.indexBy(r, r.metadata.name)["z"] == 1`, expr.Error{
+			Line: 1, Column: 44, Message: "no such key: z",
+			Snippet: "  | revisions.items.indexBy(r, r.metadata.name)[\"z\"] == 1\n  |                                            ^",
+			Hint:    `write [?"z"] for the index and .orValue(...) at the end`,
 		}},
 		"DivisionByZero": {`1 / (revisions.items.size() - 2) == 1`, expr.Error{
 			Line: 1, Column: 3, Message: "division by zero (int / int)",

@@ -165,8 +165,10 @@ func SuggestSyntax(source string, line, column int) string {
 			return known.hint
 		}
 	}
-	before := strings.TrimRight(source[:at], " \t\n")
+	before, short := strings.TrimRight(source[:at], " \t\n"), shortenDuration(source)
 	switch {
+	case short != "" && short != source:
+		return fmt.Sprintf("write %[1]s, or parseDuration(%[1]q) in an expression", short)
 	case strings.HasSuffix(source[:at], "<") && strings.HasPrefix(source[at:], ">"):
 		return "to compare, write !="
 	case strings.HasSuffix(before, "not"):
@@ -179,6 +181,38 @@ func SuggestSyntax(source string, line, column int) string {
 		return `write a list in brackets, as in x in ["a", "b"]`
 	}
 	return ""
+}
+
+// numberOfUnits matches a number of units of time.
+var numberOfUnits = regexp.MustCompile(`^\s*(\d+)\s*([a-zA-Z]+)[\s,]*`)
+
+// shortenDuration writes a duration in words, such as "2 hours", as a duration, such as 2h; empty for any other text.
+func shortenDuration(text string) string {
+	var short strings.Builder
+	for text != "" {
+		m := numberOfUnits.FindStringSubmatch(text)
+		if m == nil {
+			return ""
+		}
+		unit := ""
+		switch strings.TrimSuffix(strings.ToLower(m[2]), "s") {
+		case "", "sec", "second":
+			unit = "s"
+		case "m", "min", "minute":
+			unit = "m"
+		case "h", "hr", "hour":
+			unit = "h"
+		case "d", "day":
+			unit = "d"
+		case "w", "week":
+			unit = "w"
+		default:
+			return ""
+		}
+		short.WriteString(m[1] + unit)
+		text = text[len(m[0]):]
+	}
+	return short.String()
 }
 
 // tuple is the beginning of a list as other languages write it.

@@ -378,6 +378,23 @@ func mergeGuards(guarded map[string]bool, more []string) map[string]bool {
 	return all
 }
 
+// SuggestIndexFix says what to write instead of an index that an error was about; empty for any other expression.
+func SuggestIndexFix(e ast.Expr) string {
+	operand, key, is := splitIndex(e)
+	left := maxPathParts
+	text, short := "", false
+	if is {
+		text, short = formatKey(key, &left)
+	}
+	if !short {
+		return ""
+	}
+	if of, ok := FormatPath(operand); ok {
+		return TruncateText(fmt.Sprintf("write %s[?%s] and .orValue(...) at the end", of, text), maxShown)
+	}
+	return TruncateText(fmt.Sprintf("write [?%s] for the index and .orValue(...) at the end", text), maxShown) // of what is computed, such as x.indexBy(...)
+}
+
 // SuggestTimeFix says what to write where a moment or a span of time meets a string, which is how objects carry them.
 func SuggestTimeFix(left, right *types.Type) string {
 	for _, pair := range [][2]*types.Type{{left, right}, {right, left}} {

@@ -4,6 +4,7 @@
 package expr
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/cel-go/common/types"
@@ -138,6 +139,24 @@ func TestSureLookupsWithGuards(t *testing.T) {
 		t.Errorf("what is sure for one rule is so for others: %v", of)
 	}
 }
+
+func TestSuggestIndexFix(t *testing.T) {
+	for source, want := range map[string]string{
+		`x.y["a"]`:                `write x.y[?"a"] and .orValue(...) at the end`,
+		`variables.names[item.x]`: `write variables.names[?item.x] and .orValue(...) at the end`,
+		`x.map(y, y + 1)[7]`:      `write [?7] for the index and .orValue(...) at the end`,
+		`x[y + 1]`:                "",
+		`x.y`:                     "",
+		`x[?"a"]`:                 "",
+		`x["` + long(1000) + `"]`: `write x[?"` + long(maxShown-len(`write x[?"`)) + "…",
+	} {
+		if got := SuggestIndexFix(parse(t, source).Root); got != want {
+			t.Errorf("%s: got %q, want %q", source, got, want)
+		}
+	}
+}
+
+func long(n int) string { return strings.Repeat("k", n) }
 
 func TestSuggestTimeFix(t *testing.T) {
 	for _, tc := range []struct {

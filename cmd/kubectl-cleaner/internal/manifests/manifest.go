@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -107,7 +108,7 @@ func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.O
 	delete(d.Object, "status")
 	var found []Problem
 	for _, path := range pruning.PruneWithOptions(d.Object, def.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		found = append(found, d.NewProblem(path, explainUnknownField(def.structural, path)))
+		found = append(found, d.NewProblem(path, d.explainUnknownField(def.structural, path)))
 	}
 	defaulting.PruneNonNullableNullsWithoutDefaults(d.Object, def.structural)
 	defaulting.Default(d.Object, def.structural)
@@ -120,7 +121,10 @@ func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.O
 		errs = append(errs, field.Required(field.NewPath("metadata", "name"), "write a name"))
 	}
 	for _, err := range errs {
-		found = append(found, d.NewProblem(err.Field, d.explainError(err)))
+		if err.Type == field.ErrorTypeTypeInvalid { // what is in a value of the wrong type is not looked at
+			found = slices.DeleteFunc(found, func(p Problem) bool { return strings.HasPrefix(p.field, err.Field+".") })
+		}
+		found = append(found, d.NewProblem(err.Field, d.explainError(def.structural, err)))
 	}
 	if len(found) > 0 {
 		sortProblems(found)
@@ -134,19 +138,30 @@ func (all kindSchemas) decodeObject(ctx context.Context, d *Document) (runtime.O
 }
 
 // explainUnknownField says that a field is unknown, and which other field of the same object may be meant.
-func explainUnknownField(s *structuralschema.Structural, path string) string {
+func (d *Document) explainUnknownField(s *structuralschema.Structural, path string) string {
 	parts := pathPart.FindAllString(path, -1)
-	for _, part := range parts[:len(parts)-1] {
-		if s = findPart(s, part); s == nil {
-			break
+	last := len(parts) - 1
+	if last > 0 && parts[last-1] == "helmReleases" && slices.Contains([]string{"name", "status", "version"}, parts[last]) {
+		if node := d.findNode(path); node != nil && node.Kind == yaml.ScalarNode {
+			return fmt.Sprintf("is not a field, but a label that Helm sets: write matchLabels: {%s: %s}", parts[last], quoteShort(node.Value))
 		}
 	}
-	if s != nil {
-		if hint := expr.SuggestName(parts[len(parts)-1], slices.Collect(maps.Keys(s.Properties))); hint != "" {
+	if s = findSchema(s, parts[:last]); s != nil {
+		if hint := expr.SuggestName(parts[last], slices.Collect(maps.Keys(s.Properties))); hint != "" {
 			return "is not a field: " + hint
 		}
 	}
 	return "is not a field: correct its name, or remove it"
+}
+
+// findSchema returns the schema at a path; nil if there is none.
+func findSchema(s *structuralschema.Structural, parts []string) *structuralschema.Structural {
+	for _, part := range parts {
+		if s = findPart(s, part); s == nil {
+			return nil
+		}
+	}
+	return s
 }
 
 // findPart returns the schema of a field, or of the entries of a list or a map; nil if there is none.
@@ -197,7 +212,7 @@ func NestedString(object map[string]any, outer, inner string) (value string, fou
 var typePattern = regexp.MustCompile(`must be of type (\w+)`)
 
 // explainError rewrites an error of the schema so that it says what to write.
-func (d *Document) explainError(err *field.Error) string {
+func (d *Document) explainError(s *structuralschema.Structural, err *field.Error) string {
 	detail := strings.TrimPrefix(err.Detail, err.Field+" in body ")
 	switch err.Type {
 	case field.ErrorTypeRequired:
@@ -208,15 +223,18 @@ func (d *Document) explainError(err *field.Error) string {
 		if want == nil || node == nil {
 			return detail
 		}
-		return "must be " + addArticle(want[1]) + d.suggestValue(want[1], node)
+		return "must be " + addArticle(want[1]) + suggestValue(want[1], node, findSchema(s, pathPart.FindAllString(err.Field, -1)))
 	case field.ErrorTypeNotSupported:
 		return fmt.Sprintf("%v is not an allowed value: write one of %s", err.BadValue, strings.TrimPrefix(detail, "supported values: "))
 	}
 	return detail
 }
 
-// suggestValue says what to write instead of a scalar that YAML reads as another type.
-func (d *Document) suggestValue(want string, node *yaml.Node) string {
+// suggestValue says what to write instead of a value of another type than the schema of its field wants.
+func suggestValue(want string, node *yaml.Node, s *structuralschema.Structural) string {
+	if want == "array" || want == "object" {
+		return suggestParts(want, node, s)
+	}
 	if node.Kind != yaml.ScalarNode {
 		return ""
 	}
@@ -232,6 +250,72 @@ func (d *Document) suggestValue(want string, node *yaml.Node) string {
 		return ": write digits, without quotes"
 	}
 	return ""
+}
+
+// suggestParts says what to write instead of a value that is no list or no map; empty if that is not known.
+func suggestParts(want string, node *yaml.Node, s *structuralschema.Structural) string {
+	entry, isList := s, want == "array"
+	if isList && s != nil {
+		entry = s.Items
+	}
+	text := ""
+	if entry != nil && node.Kind == yaml.ScalarNode {
+		text = suggestEntry(node.Value, entry)
+	}
+	switch {
+	case isList && text != "":
+		return fmt.Sprintf(": write [%s]", text)
+	case isList:
+		return ": write a list, as in [{...}]"
+	case text != "":
+		return ": write " + text
+	default:
+		return ""
+	}
+}
+
+// suggestEntry writes a text as a value of a schema: as the name of a field that has fields of its own, as the one field that is required, or as it
+// stands for a string. What is required besides is "...". It is empty if the schema says nothing of that.
+func suggestEntry(text string, s *structuralschema.Structural) string {
+	if s.Type != "object" {
+		return quoteShort(text)
+	}
+	if of, known := s.Properties[text]; known && of.Type == "object" {
+		return fmt.Sprintf("{%s: %s}", text, formatRequired(&of, "..."))
+	}
+	switch len(listRequired(s)) {
+	case 0:
+		return ""
+	case 1:
+		return formatRequired(s, quoteShort(text))
+	default:
+		return formatRequired(s, "...")
+	}
+}
+
+// formatRequired writes an object with the fields that it must have.
+func formatRequired(s *structuralschema.Structural, value string) string {
+	var fields []string
+	for _, name := range listRequired(s) {
+		fields = append(fields, name+": "+value)
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
+}
+
+func listRequired(s *structuralschema.Structural) []string {
+	if s.ValueValidation == nil {
+		return nil
+	}
+	return slices.Sorted(slices.Values(s.ValueValidation.Required))
+}
+
+// quoteShort quotes a text that is short enough to be repeated.
+func quoteShort(text string) string {
+	const most = 100
+	if len(text) > most {
+		return "..."
+	}
+	return strconv.Quote(text)
 }
 
 func nodeType(node *yaml.Node) string {

@@ -86,7 +86,7 @@ func (i item) checkName() error {
 		if there {
 			p.message = "must be a string"
 			if node := i.document.findNode(p.field); node != nil {
-				p.message += i.document.suggestValue("string", node)
+				p.message += suggestValue("string", node, nil)
 			}
 		}
 		return errors.New(p.String())
