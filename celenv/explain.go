@@ -252,7 +252,7 @@ func (x *explanation) describeObject(vars interpreter.Activation, id int64) stri
 	var variables []ast.Expr
 	for _, e := range read {
 		for ; e != expr.FindBase(e); e = expr.ListChildren(e)[0] {
-			if name := readObjectName(x.values[e.ID()]); name != "" {
+			if name := budget.ReadObjectName(x.values[e.ID()]); name != "" {
 				return formatObject(e, name)
 			}
 		}
@@ -260,7 +260,7 @@ func (x *explanation) describeObject(vars interpreter.Activation, id int64) stri
 	}
 	for _, loop := range at.Loops {
 		for _, variable := range []string{loop.AsComprehension().IterVar2(), loop.AsComprehension().IterVar()} {
-			if name := readObjectName(resolveVariable(vars, variable)); name != "" {
+			if name := budget.ReadObjectName(resolveVariable(vars, variable)); name != "" {
 				return x.formatElement(loop, variable) + " (" + name + ")"
 			}
 		}
@@ -270,7 +270,7 @@ func (x *explanation) describeObject(vars interpreter.Activation, id int64) stri
 		if e.Kind() != ast.IdentKind {
 			continue
 		}
-		if name := readObjectName(resolveVariable(vars, e.AsIdent())); name != "" {
+		if name := budget.ReadObjectName(resolveVariable(vars, e.AsIdent())); name != "" {
 			return formatObject(e, name)
 		}
 	}
@@ -300,15 +300,4 @@ func resolveVariable(vars interpreter.Activation, variable string) ref.Val {
 		return types.DefaultTypeAdapter.NativeToValue(value)
 	}
 	return nil
-}
-
-// readObjectName gives the namespace and name of an object, and nothing when the value is something else.
-func readObjectName(v ref.Val) string {
-	metadata := budget.LookupField(v, "metadata")
-	name, _ := budget.LookupField(metadata, "name").(types.String)
-	namespace, _ := budget.LookupField(metadata, "namespace").(types.String)
-	if name != "" && namespace != "" {
-		return string(namespace + "/" + name)
-	}
-	return string(name)
 }

@@ -175,6 +175,24 @@ func TestWhenGuardsWhatFollows(t *testing.T) {
 	}
 }
 
+// What the `when` of an action tests is there for its object and its patch, and not for another action.
+func TestWhenOfAnActionGuardsTheAction(t *testing.T) {
+	const has, label = "has(item.metadata.labels.a)", "item.metadata.labels.a"
+	patch := func(when, object, expression string) v1alpha1.RuleAction {
+		return v1alpha1.RuleAction{When: when, Object: object, Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: expression}}
+	}
+	w := podWork(nil, v1alpha1.Rule{Name: "r", ForEach: "pods.items", When: "true", Actions: []v1alpha1.RuleAction{
+		patch(has, "", "{'a': "+label+", 'b': object.metadata.labels.a}"), patch(has, label+" == '' ? config : item", "{'a': "+label+"}"), patch("", "", "{'a': "+label+"}"),
+	}})
+	var got []string
+	for _, warning := range compileWork(t, budget.Limits{}, w).Warnings() {
+		got = append(got, warning.Path)
+	}
+	if diff := cmp.Diff([]string{"rules[0].actions[2].patch.expression"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // What the list of a rule is filtered by needs no test in what follows: the items have passed it.
 func TestFiltersOfForEachGuardTheItem(t *testing.T) {
 	const lookup = `item.metadata.annotations["x"] == "y"`

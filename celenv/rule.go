@@ -113,10 +113,13 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 }
 
 func (b *builder) compileAction(item, several *scope, at string, a *v1alpha1.RuleAction) actionProgram {
-	p := actionProgram{
-		when:   b.compileOptional(item, at+"when", a.When, resulttype.Bool),
-		object: b.compileOptional(item, at+"object", a.Object, resulttype.Object),
+	p := actionProgram{when: b.compileOptional(item, at+"when", a.When, resulttype.Bool)}
+	if p.when != nil { // the rest is evaluated only where it is true
+		alone, shared := *item, *several
+		alone.sure = item.sure.WithGuards(p.when.tree, nameItem, nameObject)
+		shared.sure, item, several = alone.sure, &alone, &shared
 	}
+	p.object = b.compileOptional(item, at+"object", a.Object, resulttype.Object)
 	if a.Patch != nil {
 		if a.Object != "" { // it patches another object than the item
 			other := *several

@@ -115,3 +115,14 @@ func LookupField(v ref.Val, name types.String) ref.Val {
 	}
 	return types.NullValue
 }
+
+// ReadObjectName gives the namespace and name of an object, and nothing when the value is something else.
+func ReadObjectName(v ref.Val) string {
+	metadata := LookupField(v, "metadata")
+	name, _ := LookupField(metadata, "name").(types.String)
+	namespace, _ := LookupField(metadata, "namespace").(types.String)
+	if name != "" && namespace != "" {
+		return string(namespace + "/" + name)
+	}
+	return string(name)
+}
