@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/groupfloor"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -224,7 +225,7 @@ func (p *Plan) NextEvaluation() time.Time { return monotime.ChooseEarlier(p.Next
 type decider struct {
 	in          *Input
 	p           *Plan
-	errors      itemErrors
+	errors      itemerrors.Collection
 	reads       reads
 	abortReason func() *expr.Error // says why nothing is answered any more
 	retain      func(path string, bytes int) bool

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
@@ -138,7 +139,7 @@ func TestNextOfRules(t *testing.T) {
 // What happens to many items is told, but not endlessly.
 func TestErrorsAreBounded(t *testing.T) {
 	work := cluster(rule(func(r *v1alpha1.Rule) { r.For = `item.metadata.name` }))
-	objects := make([]observed.Object, 3*maxErrors)
+	objects := make([]observed.Object, 3*itemerrors.MaxErrors)
 	for i := range objects {
 		objects[i] = p(fmt.Sprintf("p-%04d", i))
 	}
@@ -147,7 +148,7 @@ func TestErrorsAreBounded(t *testing.T) {
 	for _, e := range plan.Errors {
 		total += e.Count
 	}
-	if last := plan.Errors[len(plan.Errors)-1]; len(plan.Errors) != maxErrors+1 || last.Message != otherErrors || total != int64(len(objects)) {
+	if last := plan.Errors[len(plan.Errors)-1]; len(plan.Errors) != itemerrors.MaxErrors+1 || last.Message != itemerrors.OtherErrors || total != int64(len(objects)) {
 		t.Errorf("got %d rows about %d items, the last one %+v", len(plan.Errors), total, last)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -48,7 +49,7 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan, gone []types.UID) *d
 	if d.floors != nil {
 		d.sortCounts()
 	}
-	p.Errors = d.errors.rows
+	p.Errors = d.errors.ListRows()
 	if d.results != nil {
 		p.Results = d.results.EndDecision()
 	}
@@ -539,9 +540,9 @@ func (r *deciding) nameOf(item *celenv.Item) itemtrace.Item {
 
 // addError records an error of an item, or, if it is empty, of the whole rule.
 func (r *deciding) addError(item itemtrace.Item, err *expr.Error) {
-	r.errors.addError(r.rule.Name, item.Name, err, 1)
+	r.errors.AddError(r.rule.Name, item.Name, err, 1)
 	if r.in.Trace != nil {
-		r.in.Trace.NoteOutcome(r.rule.Name, item, itemtrace.Failed, err.Path+" "+describeError(err))
+		r.in.Trace.NoteOutcome(r.rule.Name, item, itemtrace.Failed, err.Path+" "+itemerrors.DescribeError(err))
 	}
 }
 
@@ -559,53 +560,6 @@ func (r failing) addItemError(name itemtrace.Item, item *celenv.Item, err *expr.
 // makeError is an error in a field of the rule that no expression gave.
 func (r *deciding) makeError(field, message, hint string) *expr.Error {
 	return &expr.Error{Kind: expr.Runtime, Path: fmt.Sprintf("rules[%d].%s", r.index, field), Message: message, Hint: hint}
-}
-
-const (
-	// maxErrors bounds how many different errors of items a plan tells.
-	maxErrors = 100
-	// otherErrors stands for those that are more.
-	otherErrors = "other errors"
-)
-
-// itemErrors are errors of items, of which equal ones are one.
-type itemErrors struct {
-	rows []v1alpha1.ItemError
-	at   map[errorID]int
-}
-
-type errorID struct{ rule, field, message string }
-
-// addError records an error that happened to so many items, of which the first has a key.
-func (e *itemErrors) addError(rule, key string, err *expr.Error, items int64) {
-	message := describeError(err)
-	if e.at == nil {
-		e.at = map[errorID]int{}
-	}
-	id := errorID{rule, err.Path, message}
-	i, ok := e.at[id]
-	if !ok && len(e.rows) >= maxErrors {
-		id.message, key = otherErrors, ""
-		i, ok = e.at[id]
-	}
-	if !ok {
-		i = len(e.rows)
-		e.at[id] = i
-		e.rows = append(e.rows, v1alpha1.ItemError{Rule: rule, Key: key, Field: err.Path, Message: id.message})
-	}
-	e.rows[i].Count += items
-}
-
-// describeError is an error in words, without its field.
-func describeError(err *expr.Error) string {
-	message := err.Message
-	if err.Line > 0 {
-		message = fmt.Sprintf("at %d:%d: %s", err.Line, err.Column, message)
-	}
-	if err.Hint != "" {
-		message += "; " + err.Hint
-	}
-	return message
 }
 
 // tracing notes what becomes of items about the object that is followed.

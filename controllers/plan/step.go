@@ -17,6 +17,7 @@ import (
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/idlepatches"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -373,10 +374,10 @@ func (r folding) makePatches(folds []*fold) bool {
 			continue
 		}
 		ok = false
-		r.errors.addError(r.rule.Name, r.nameCandidate(f.items[0].candidate).Name, err, int64(len(f.items)))
+		r.errors.AddError(r.rule.Name, r.nameCandidate(f.items[0].candidate).Name, err, int64(len(f.items)))
 		for _, a := range f.items {
 			a.failed = true
-			tracing(r).noteActions(a, itemtrace.Failed, err.Path+" "+describeError(err))
+			tracing(r).noteActions(a, itemtrace.Failed, err.Path+" "+itemerrors.DescribeError(err))
 		}
 	}
 	return ok
