@@ -36,6 +36,13 @@ const (
 // errTooManyRequests says that this takes more requests than are sent.
 var errTooManyRequests = errors.New("too many requests")
 
+// answersFor says whether the account bounds what a release of a namespace can do to others. One of the same namespace does: its rights are in the
+// hands of those who rule there. One of another namespace bounds nothing: a user who may write a record could have it act anywhere. Then the
+// release is treated as if there were no account, although it is the account that deletes it.
+func (u *Uninstaller) answersFor(namespace string) bool {
+	return u.account.Name != "" && u.account.Namespace == namespace
+}
+
 // accountReader finds out which objects grant rights to the account. It asks once for what several objects need, and sends a bounded
 // number of requests, each in a slot.
 type accountReader struct {

@@ -413,3 +413,38 @@ func TestBindingsAreReadInSlots(t *testing.T) {
 		t.Errorf("%d bindings are listed at a time", bindingsAtOnce)
 	}
 }
+
+// TestAnAccountOfAnotherNamespace shows that an account bounds nothing of a release in another namespace: a user who may write the record there could
+// have it act anywhere. Such a release is treated as if there were no account.
+func TestAnAccountOfAnotherNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		objects []string
+		blocked string
+		hooks   bool // they cannot run
+	}{
+		"Own":     {objects: []string{config("a")}},
+		"Outside": {objects: []string{config("a"), "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: other}\n"}, blocked: v1alpha1.ReasonReleaseOutsideNamespace},
+		"Hooks":   {objects: []string{config("a"), config("gift", preDelete)}, hooks: true},
+	} {
+		for _, namespace := range []string{"team", "ops"} {
+			f := fakeClusterWithAccount(t)
+			f.account.Namespace = namespace
+			f.install(tc.objects...)
+			rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
+			foreign := namespace != "team"
+			if want := map[bool]string{true: tc.blocked}[foreign]; rel.Blocked != want {
+				t.Errorf("%s, as an account of %s: it is blocked by %q: %s", name, namespace, rel.Blocked, rel.Detail)
+			}
+			if blocked := rel.HooksBlocked != ""; blocked != (tc.hooks && foreign) {
+				t.Errorf("%s, as an account of %s: its hooks cannot run: %q", name, namespace, rel.HooksBlocked)
+			}
+		}
+	}
+	u := &Uninstaller{account: types.NamespacedName{Namespace: "ops", Name: "deleter"}}
+	labels := map[string]string{managedByLabel: managedByHelm}
+	annotations := map[string]string{releaseNameAnnotation: "shop", releaseNamespaceAnnotation: "team"}
+	ref := observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "other", Name: "b"}
+	if because := u.reasonToKeep(ref, &metav1.ObjectMeta{Labels: labels, Annotations: annotations}, UninstallRequest{Namespace: "team", Name: "shop"}); because == "" {
+		t.Error("it deletes an object of another namespace")
+	}
+}

@@ -222,6 +222,9 @@ func (r *releaseRecords) mayDelete(ref observed.Ref) error {
 // markUninstalling writes, in one request, that the release is uninstalling, and the caller's mark. It removes any earlier note about hooks
 // that have run.
 func (r *releaseRecords) markUninstalling(was record) error {
+	if decided := r.attempt.want.ResourceVersion; decided != "" && decided != was.secret.ResourceVersion {
+		return r.attempt.endWith(Upgraded)
+	}
 	secret, err := r.readSecret(was)
 	if err != nil {
 		return err

@@ -464,3 +464,30 @@ func TestRecordChangesBeforeItsUpdate(t *testing.T) {
 		})
 	}
 }
+
+// TestAStaleVersionIsNotMarked has the record change in any way after it was decided on: the release is not marked, and nothing of it goes. What has
+// begun is finished at any version.
+func TestAStaleVersionIsNotMarked(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(f *fakeCluster)
+		want   OutcomeState
+	}{
+		"Same":      {change: func(*fakeCluster) {}, want: Done},
+		"Annotated": {change: func(f *fakeCluster) { f.annotate("shop.v1", "x", "y") }, want: Upgraded},
+	} {
+		f := newFakeCluster(t)
+		f.install(config("a"))
+		want := f.committed()
+		record := must(f.uninstaller().readHistory(t.Context(), nil, "team", "shop", nil))(t)
+		want.ResourceVersion = record[0].secret.ResourceVersion
+		tc.change(f)
+		f.server.didWrite()
+		got, err := f.uninstall(want)
+		if err != nil || got.State != tc.want {
+			t.Errorf("%s: got %q, %v", name, got.State, err)
+		}
+		if writes := f.server.didWrite(); tc.want == Upgraded && len(writes) > 0 {
+			t.Errorf("%s: it writes %q", name, writes)
+		}
+	}
+}

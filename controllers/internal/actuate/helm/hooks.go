@@ -41,10 +41,10 @@ const (
 )
 
 // noAccountDetail says what a release with hooks needs.
-const noAccountDetail = "its delete hooks run only when the operator acts as a ServiceAccount: set serviceAccountName, or set helm.disableHooks: true to uninstall the release without them"
+const noAccountDetail = "its delete hooks run only when the operator acts as a ServiceAccount of the namespace of the release: set one, or set disableHooks: true to uninstall the release without them"
 
 // grantsRightsDetail says what to do about a release with a hook that grants rights.
-const grantsRightsDetail = "grants permissions, and any user who can write the release Secret could have added it: set helm.disableHooks: true to uninstall the release without its hooks, or uninstall it with Helm"
+const grantsRightsDetail = "grants permissions, and any user who can write the release Secret could have added it: set disableHooks: true to uninstall the release without its hooks, or uninstall it with Helm"
 
 // HookError says that a hook failed.
 type HookError struct {
@@ -68,7 +68,7 @@ func (r record) getDeleteHooks() []*release.Hook { return r.content.release.Hook
 // resolveHooks returns the objects of all delete hooks of a release, or why the hooks cannot run.
 func (u *Uninstaller) resolveHooks(ctx context.Context, r record) (all []object, why string, _ error) {
 	hooks := r.getDeleteHooks()
-	if len(hooks) > 0 && u.account.Name == "" {
+	if len(hooks) > 0 && !u.answersFor(r.secret.Namespace) {
 		return nil, noAccountDetail, nil
 	}
 	kinds := u.newKindResolver()

@@ -253,7 +253,7 @@ func (u *Uninstaller) findBlocker(ctx context.Context, slot ReadSlot, r resolved
 	var outside, protected []string
 	for _, o := range r.objects {
 		switch {
-		case u.account.Name != "":
+		case u.answersFor(namespace):
 		case !o.namespaced:
 			outside = append(outside, o.String()+" (cluster-scoped)")
 		case o.Namespace != namespace:

@@ -29,7 +29,7 @@ func (u *Uninstaller) reasonToKeep(ref observed.Ref, live metav1.Object, want Un
 	switch {
 	case because != "":
 		return because
-	case ref.Namespace != want.Namespace && u.account.Name == "":
+	case ref.Namespace != want.Namespace && !u.answersFor(want.Namespace):
 		return fmt.Sprintf("it lies outside namespace %q", want.Namespace)
 	case isSelf(ref, want.Self):
 		return "it is the Cleaner itself"

@@ -36,9 +36,9 @@ type Options struct {
 	// Discovery leads there as who may ask which kinds are served and list CustomResourceDefinitions: the operator. Config
 	// when nil.
 	Discovery *rest.Config
-	// ServiceAccount is that identity when it is a ServiceAccount of the releases' namespace, which Config impersonates.
-	// Its rights bound what a release can do to others: then hooks are run, and objects outside the namespace deleted.
-	// Without it the identity is the operator's own, and neither is done.
+	// ServiceAccount is that identity when it is a ServiceAccount, which Config impersonates. Without it the identity is the operator's own. The
+	// rights of an account bound what a release of its namespace can do to others: for such a release hooks are run, and objects outside the
+	// namespace deleted. For all others neither is done.
 	ServiceAccount types.NamespacedName
 	// Protection is what is not deleted with any release.
 	Protection plan.Protection
@@ -229,6 +229,9 @@ type UninstallRequest struct {
 	Revision      int64
 	UID           types.UID
 	FirstDeployed time.Time
+	// ResourceVersion is that of the Secret of the revision that was decided on. At any other one the release is not marked, and nothing of it is
+	// deleted. Empty: a later version is as good, if it says the same.
+	ResourceVersion string
 	// Digest is that which ReadRelease gave. Empty was not recorded, by an older version: it is not compared.
 	Digest string
 	// Rights are the rights that ReadRelease returned and that were reviewed for the author. Nothing is deleted or created that needs
