@@ -5,7 +5,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -117,7 +116,7 @@ func (c *committer) commitAgreed(ctx context.Context, in plan.Input, live, agree
 		marks := rehearsed.MarkItems(agreed)
 		c.pass.mem.Rehearsed.ForgetOthers(marks)
 		(&executor{pass: c.pass, in: in}).rehearseSteps(ctx, c.pass.mem.Rehearsed.LeaveOut(agreed, now).Steps, marks)
-		c.pass.mem.paused = reportedPlan{c.pass.recurrence.describeRehearsal(agreed)}
+		c.pass.mem.paused = reportedPlan{c.pass.mem.Rehearsed.DescribeIn(agreed, c.pass.mem.refusal)}
 		if len(agreed.Steps) < len(live.Steps) { // it is not asked about the others each time that one comes
 			c.pass.mem.postponeReads(c.pass.mem.paused.Plan, min(c.pass.mem.Awaited.NextPause(), c.pass.retryPeriod()), now)
 		}
@@ -170,13 +169,6 @@ func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 	c.pass.reportEvaluated(in, reportedPlan{d})
 	logf.FromContext(ctx).Info("Committed", "run", run.Number, "objects", len(run.Rows), "release", statusreport.ReleaseName(run), "withheld", len(run.Withheld))
 	return nil
-}
-
-func andRelease(rel *observed.Release) string {
-	if rel == nil {
-		return ""
-	}
-	return fmt.Sprintf(" and release %q uninstalled", rel.Name)
 }
 
 // readingLimit is how long it may take to read a release, without the wait for a slot: later it justifies nothing.

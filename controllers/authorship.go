@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
+	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
@@ -163,33 +164,17 @@ func (a *authority) authorRefused(ctx context.Context, release *observed.Release
 // may have lost the rights since the run was committed, or be another one.
 func (a *authority) reviewUninstall(ctx context.Context) {
 	m, now := &a.pass.mem.run, a.pass.r.clock.Now()
-	var reviewed []rights.Right
-	who, known, refused := a.pass.r.opts.identityPolicy().FindAuthor(a.pass.store.Ring, a.pass.store.Stored, a.pass.clients.Account)
-	missing := a.pass.clients.DescribeMissing(ctx, a.pass.r.own.Live)
-	switch {
-	case missing != "":
-		refused = identity.Refusal{Reason: v1alpha1.ReasonAccessDenied, Message: missing + "."}
-	case known:
-		reviewed = a.uninstallNeeds(m.Release)
-		refused = a.pass.r.authors.ReviewAuthor(ctx, a.pass.store.Draft.GetNamespace(), who, reviewed)
-	}
-	switch {
-	case refused.IsRefusal():
+	if reviewed, refused := a.newReviewer().ReviewRelease(ctx, m.Release, a.disablesHooks()); refused.IsRefusal() {
 		m.RecordReviewRefused(refused.Reason, sanitize.CleanText(refused.Message), a.pass.r.clock.Now().Add(rights.RetryAfter))
-	case a.pass.clients.Account.IsOperator():
+	} else {
 		m.RecordReview(reviewed, now)
-	default: // the API server judges each request
-		m.RecordReview(nil, now)
 	}
 }
 
-// uninstallNeeds are the rights that the author needs for the uninstall of the run's release. With a ServiceAccount, its rights
-// decide, and the author needs the right to act as it: also as one that the run was begun with and the spec names no more.
-func (a *authority) uninstallNeeds(release *observed.Release) []rights.Right {
-	if account := a.pass.clients.Account; !account.IsOperator() {
-		return []rights.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: account.Namespace, Name: account.Name}}
-	}
-	return release.RequiredRights(a.disablesHooks())
+// newReviewer returns what asks whether the author may have releases uninstalled. With a ServiceAccount, also as one that the run was begun with and
+// the spec names no more, the author needs the right to act as it.
+func (a *authority) newReviewer() uninstalls.Reviewer {
+	return uninstalls.NewReviewer(a.pass.r.authors, a.pass.r.opts.identityPolicy(), a.pass.store.Ring, a.pass.store.Stored, a.pass.r.own, a.pass.clients)
 }
 
 // disablesHooks reports whether the release is uninstalled without its hooks. After a change of the spec, hooks of an open run are never
@@ -201,35 +186,18 @@ func (a *authority) disablesHooks() bool {
 	return a.pass.assignment.Work.Helm != nil && a.pass.assignment.Work.Helm.DisableHooks
 }
 
-// findNeeded are the rights that the Cleaner makes use of now. Of kinds that are not served nothing can be used.
+// findNeeded are the rights that the Cleaner makes use of now.
 func (a *authority) findNeeded(ctx context.Context, release *observed.Release) (needed []rights.Right, unknown string) {
-	served := make([]validation.ServedKind, len(a.pass.assignment.Work.Targets))
-	for i := range a.pass.assignment.Work.Targets {
-		r := &a.pass.assignment.Work.Targets[i].Reference
-		if r.Kind == v1alpha1.AnyKind {
-			continue
-		}
+	needed, unknown = rights.ListUsed(ctx, a.pass.store.Draft.GetNamespace(), a.pass.assignment.Work, validation.Options{
+		AllowProtectedKinds: a.pass.r.opts.AllowProtectedKinds, DefaultServiceAccount: a.pass.r.opts.DefaultServiceAccount,
+	}, func(ctx context.Context, r *v1alpha1.Reference) (validation.ServedKind, observed.TargetState, string) {
 		found, state, detail := a.pass.r.resolver.Resolve(ctx, r.APIGroup, r.Version, r.Kind)
-		switch state {
-		case observed.Complete:
-			served[i] = validation.ServedKind{Resource: found.GVR.Resource, Namespaced: found.Namespaced}
-		case observed.NoSuchKind:
-		default:
-			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
-		}
-	}
-	all := rights.ListRequired(a.pass.store.Draft.GetNamespace(), a.pass.assignment.Work, validation.Options{
-		AllowProtectedKinds: a.pass.r.opts.AllowProtectedKinds, DefaultServiceAccount: a.pass.r.opts.DefaultServiceAccount, Served: served,
+		return validation.ServedKind{Resource: found.GVR.Resource, Namespaced: found.Namespaced}, state, detail
 	})
-	if release != nil && a.pass.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
-		all = append(all, release.RequiredRights(a.disablesHooks())...)
+	if unknown == "" && release != nil && a.pass.clients.Account.IsOperator() { // with a ServiceAccount, its rights decide
+		needed = append(needed, release.RequiredRights(a.disablesHooks())...)
 	}
-	for _, r := range all {
-		if r.Resource != observed.AllResources {
-			needed = append(needed, r)
-		}
-	}
-	return needed, ""
+	return needed, unknown
 }
 
 // findAskerLacks returns the rights that a user lacks to ask for an evaluation of another author's Cleaner.
@@ -239,7 +207,7 @@ func (a *authority) findAskerLacks(ctx context.Context, who author.Author) ([]ri
 		return nil, errors.New(unknown)
 	}
 	needed = append(needed, rights.ListForAllKinds(a.pass.assignment.Work)...)
-	if h := a.pass.assignment.Work.Helm; h != nil && h.Delete {
+	if work := a.pass.assignment.Work; work.Helm != nil && work.Helm.Delete || work.UninstallsForRules() {
 		needed = append(needed, rights.NewRightToEverything())
 	}
 	return a.pass.r.authors.FindMissingRights(ctx, a.pass.store.Draft.GetNamespace(), who, needed)

@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
+	"github.com/vtex/cleaner/controllers/internal/uninstalls"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 )
@@ -73,7 +74,7 @@ func TestRightsForARelease(t *testing.T) {
 			if tc.account != "" {
 				want = []observed.Right{{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "shop", Name: tc.account}}
 			}
-			if got := p.authority.uninstallNeeds(release); !slices.Equal(got, want) {
+			if got := uninstalls.ListNeeded(p.clients.Account, release, p.authority.disablesHooks()); !slices.Equal(got, want) {
 				t.Errorf("for the uninstall are needed %v, want %v", got, want)
 			}
 		})

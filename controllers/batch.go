@@ -258,30 +258,9 @@ func (b *batch) leaveOutLagging(watched, todo plan.Plan) plan.Plan {
 // postponeUnconfirmed has the items wait that live reads were asked about and did not confirm, and says whether there are any.
 // What is beyond the batch was not asked about.
 func (b *batch) postponeUnconfirmed(first, last, agreed plan.Plan, now time.Time) bool {
-	left := first.ListItems()
-	for item := range agreed.ListItems() {
-		delete(left, item)
-		b.pass.mem.Unconfirmed.ForgetItem(item)
-	}
-	for i := range last.Steps {
-		if s := &last.Steps[i]; !s.Confirmed {
-			for _, item := range s.ListItems() {
-				delete(left, item)
-			}
-		}
-	}
-	for _, item := range last.Deferred {
-		delete(left, item)
-	}
-	for i := range last.Idle {
-		for _, key := range last.Idle[i].Keys {
-			delete(left, plan.ItemKey{Rule: last.Idle[i].ID.Rule, Key: key})
-		}
-	}
-	if len(left) == 0 {
+	if !b.pass.mem.Unconfirmed.PostponeLeft(first, last, agreed, b.pass.retryPeriod(), now) {
 		return false
 	}
-	b.pass.mem.Unconfirmed.PostponeItems(left, b.pass.retryPeriod(), now)
 	if last.Verdict == v1alpha1.VerdictAct {
 		last.Verdict, last.Reason, last.Message = v1alpha1.VerdictWait, v1alpha1.ReasonUnconfirmed, "According to the watches, there are items to act on, but reads from the API server have not confirmed that yet."
 	}
@@ -440,7 +419,7 @@ func (r *recurrence) endBatches(ctx context.Context, d, todo plan.Plan) (reporte
 	}
 	switch {
 	case r.hasStepsLeft(d) && len(r.pass.mem.Rehearsed) > 0:
-		d = r.describeRehearsal(d)
+		d = r.pass.mem.Rehearsed.DescribeIn(d, r.pass.mem.refusal)
 		d.Next = monotime.ChooseEarlier(r.pass.mem.Unconfirmed.NextAttempt(), d.Next)
 		return reportedPlan{d}, r.endTick(ctx, d)
 	case r.hasStepsLeft(d):
@@ -470,7 +449,7 @@ func (r *recurrence) finishRecurring(ctx context.Context) error {
 func (r *recurrence) describeUnfinished(d plan.Plan) reportedPlan {
 	d.Next = monotime.ChooseEarlier(d.Next, r.pass.r.clock.Now().Add(r.pass.r.opts.MinInterval))
 	if r.pass.isDryRun() {
-		d = r.describeRehearsal(d)
+		d = r.pass.mem.Rehearsed.DescribeIn(d, r.pass.mem.refusal)
 	}
 	return reportedPlan{d}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -151,6 +152,7 @@ func (r *CleanerReconciler) reconcileOne(ctx context.Context, req ctrl.Request, 
 	if err := p.useClients(r.clientsBySpec(p.store.Draft, &p.assignment, mem)); err != nil {
 		return p.sleepUntil(ctx, time.Time{}, err)
 	}
+	ruleUninstalls{p}.carryOn(ctx)
 	if at := mem.evaluated.Add(r.opts.MinInterval); r.clock.Now().Before(at) {
 		p.holdsChecked = true
 		p.share.KeepPlace()
@@ -226,6 +228,8 @@ type pass struct {
 	reserved *fair.Slot
 	// ends is when the pass has had its time, without what it has waited.
 	ends time.Time
+	// starting is held while an uninstall begins.
+	starting sync.Mutex
 	// inLine says that a slot is waited for.
 	inLine bool
 	// committed says that this pass has committed a run.
@@ -367,7 +371,7 @@ func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.
 // findRest returns until when this Cleaner can ignore events, because a pass has just run and nothing that its run waits for has changed.
 // It runs before the Cleaner is copied, because status.run can have thousands of rows.
 func (r *CleanerReconciler) findRest(ctx context.Context, key types.NamespacedName, mem *memory) (until time.Time, _ bool) {
-	if until = mem.resting.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 {
+	if until = mem.resting.until; !r.clock.Now().Before(until) || len(mem.ended) > 0 || mem.underWay.HasAttempts() {
 		return until, false
 	}
 	c, err := r.knownCleaner(ctx, key)
@@ -389,7 +393,7 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if at := p.store.Draft.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = monotime.ChooseEarlier(until, p.triggers.NextCheck(now))
+	until = monotime.ChooseEarlier(monotime.ChooseEarlier(until, p.triggers.NextCheck(now)), p.mem.underWay.NextAttempt(now))
 	if latest := now.Add(reviewAtRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}

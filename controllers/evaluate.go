@@ -224,9 +224,9 @@ func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s observed
 		Done:        e.pass.mem.Done,
 		Backoff:     e.pass.mem.Backoff,
 		Idle:        e.pass.mem.Idle,
-		Recreations: e.pass.mem.Recreations,
-		Room:        e.findRoom(),
-		Memory:      e.pass.share,
+		Recreations: e.pass.mem.Recreations, Uninstalling: e.pass.mem.underWay.ListRecords(),
+		Room:   e.findRoom(),
+		Memory: e.pass.share,
 	}
 }
 
@@ -392,7 +392,7 @@ func (e *evaluator) askAgain(d reportedPlan) time.Time {
 
 // reportEvaluated drafts what an evaluation came to, and answers a request for it.
 func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
-	p.newReport().SetEvaluated(in, d.Plan)
+	p.newReport().SetEvaluated(in, p.mem.underWay.DescribeIn(d.Plan, p.r.clock.Now()))
 	if d.Reason != v1alpha1.ReasonSuspended && d.Reason != v1alpha1.ReasonWaitingForTTL {
 		p.announceTick()
 	}
@@ -427,13 +427,10 @@ func reportFindings(p *pass) {
 	case p.wanted == nil:
 		return
 	}
-	now, wrong := p.r.clock.Now(), map[string]bool{}
-	for i := range p.wanted.Errors {
-		wrong[p.wanted.Errors[i].Rule] = true
-	}
-	st.Findings = statusfindings.UpdateFindings(st.Findings, p.assignment.Work.Rules, statusfindings.FindReported(p.wanted.Steps, func(item plan.ItemKey) bool {
+	now := p.r.clock.Now()
+	st.Findings = statusfindings.FindWanted(st.Findings, p.assignment.Work.Rules, p.wanted, func(item plan.ItemKey) bool {
 		return p.mem.Rehearsed.HasItem(item) || p.mem.Told.HasItem(item, now)
-	}), wrong)
+	})
 }
 
 // measureFindings has the metrics say what the status is to say.

@@ -52,6 +52,8 @@ type rebuilt struct {
 	// due is since when work is due.
 	due duesince.Record
 	remembered.Items
+	// underWay are the releases whose uninstall rules have begun.
+	underWay uninstalls.UnderWay
 	// refusal says what was refused last while mode is DryRun, and why.
 	refusal rehearsed.Refusal
 	// stopUninstall ends the uninstall that is under way.
@@ -217,6 +219,7 @@ func (m *memory) resumeReads(version string, c v1alpha1.Owner) {
 	if m.asked != "" && m.asked != asked {
 		m.retryAt, m.disagreed, m.afterPartial = time.Time{}, 0, 0
 		m.AskAgain()
+		m.underWay.LookAgain()
 		m.run.EndWaits()
 	}
 	m.asked = asked

@@ -6,9 +6,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
@@ -17,7 +14,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 // isDryRun says that nothing is done, and what would be is asked instead.
@@ -47,7 +43,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step, marks r
 	b.pass.mem.lastNamespace = actuate.RunSteps(all, b.pass.mem.lastNamespace, func(i int) {
 		s := &steps[i]
 		results[i] = actionlog.DescribeDryRun(s.Verb)
-		if out := b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b}); out.Kind != life.AnswerDone {
+		if out := rehearseStep(ctx, b, s); out.Kind != life.AnswerDone {
 			refusals[i] = out.Why
 			results[i] = "would be refused: " + out.Why
 		}
@@ -77,28 +73,10 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step, marks r
 	b.pass.journal.TellDryRun(allowed)
 }
 
-// describeRehearsal returns what to report of a decision whose actions were rehearsed.
-func (r *recurrence) describeRehearsal(d plan.Plan) plan.Plan {
-	objects, refused := map[types.UID]bool{}, map[types.UID]bool{}
-	for i := range d.Steps {
-		s := &d.Steps[i]
-		if !s.IsChange() {
-			continue
-		}
-		if slices.ContainsFunc(s.ListItems(), r.pass.mem.Rehearsed.HasItem) {
-			objects[s.Object.UID] = true
-		}
-		if slices.ContainsFunc(s.ListItems(), r.pass.mem.Rehearsed.IsRefused) {
-			refused[s.Object.UID] = true
-		}
+// rehearseStep asks what would come of a step.
+func rehearseStep(ctx context.Context, b *executor, s *plan.Step) actuate.Outcome {
+	if s.Verb == plan.VerbHelmUninstall {
+		return ruleUninstalls{b.pass}.executeStep(ctx, s, "", nil)
 	}
-	d.Reason, d.Refused, d.Next = v1alpha1.ReasonDryRun, len(refused), monotime.ChooseEarlier(d.Next, r.pass.mem.Rehearsed.NextAttempt())
-	acted := fmt.Sprintf("%s would be acted on%s", sanitize.CountOf(len(objects)-len(refused), "object"), andRelease(d.Release))
-	if len(refused) == 0 {
-		d.Message = fmt.Sprintf("Mode is DryRun: %s; nothing was changed.", acted)
-	} else {
-		d.Message = fmt.Sprintf("Mode is DryRun: requests for %s would be refused, and %s; nothing was changed. %s", sanitize.CountOf(len(refused), "object"), acted, r.pass.mem.refusal.Why)
-		d.RefusedReason = r.pass.mem.refusal.Reason
-	}
-	return d
+	return b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b})
 }

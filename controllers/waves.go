@@ -97,6 +97,10 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 				outcomes[n] = actuate.NewDone("")
 				return
 			}
+			if s.Verb == plan.VerbHelmUninstall {
+				outcomes[n] = ruleUninstalls{b.pass}.executeStep(ctx, s, b.namedVersion(s), guard)
+				return
+			}
 			outcomes[n] = b.pass.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
 		})
 		for n, i := range ready {
@@ -205,7 +209,7 @@ func (b *executor) recordOutcome(s *plan.Step, out actuate.Outcome) bool {
 	case life.AnswerReplaced:
 		b.answerOf(uid).Replaced = true
 		b.rememberObject(s, out)
-		return b.run == nil && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict)
+		return b.run == nil && s.EndsObject()
 	case life.AnswerDone, life.AnswerNotFound:
 		b.acted = append(b.acted, *s)
 		if !s.IsChange() {
@@ -248,7 +252,7 @@ func (b *executor) recordDone(s *plan.Step, out actuate.Outcome, now time.Time) 
 	b.pass.mem.Idle.NoteChange(s.IdleID())
 	b.pass.mem.Patches.NotePatch(s, b.namedVersion(s), out.Version, now)
 	b.rememberObject(s, out)
-	if out.Kind == life.AnswerDone && (s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict) && b.pass.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
+	if out.Kind == life.AnswerDone && s.EndsObject() && b.pass.mem.Recreations.RecordDeletion(s.Object.Place(), s.Object.UID, now) {
 		b.pass.journal.TellLoop(s)
 	}
 	if out.Kind == life.AnswerDone {

@@ -95,6 +95,7 @@ func TestWhatComesBackEachTimeIsToldOf(t *testing.T) {
 	}{
 		{plan.VerbDelete, life.AnswerDone, true},
 		{plan.VerbEvict, life.AnswerDone, true},
+		{plan.VerbHelmUninstall, life.AnswerDone, true},
 		{plan.VerbDelete, life.AnswerNotFound, false}, // somebody else deletes it
 		{plan.VerbPatch, life.AnswerDone, false},
 		{plan.VerbRemoveFinalizer, life.AnswerDone, false},

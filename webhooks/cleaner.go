@@ -129,7 +129,7 @@ func (v *ownerValidator) denyWrongRequest(ctx context.Context, req *admission.Re
 // make a Cleaner act at a time that its author does not want. The webhook does not know what a release contains, so a user who is
 // not the author needs the right to everything.
 func (v *ownerValidator) reviewEvaluation(ctx context.Context, req *admission.Request, c *ownerChange) admission.Response {
-	if h := c.current.Work().Helm; h != nil && h.Delete {
+	if work := c.current.Work(); work.Helm != nil && work.Helm.Delete || work.UninstallsForRules() {
 		ring, err := v.keys.CurrentRing()
 		if err != nil {
 			return denyUnavailable(err)

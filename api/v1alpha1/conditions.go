@@ -15,7 +15,7 @@ const (
 	AnnotationRequest = "cleaner.vtex.dev/request"
 	// AnnotationAuthor says who wrote the spec. The webhook writes and signs it; whatever else is written there is ignored.
 	AnnotationAuthor = "cleaner.vtex.dev/author"
-	// AnnotationUninstall is on the record of a Helm release that is being uninstalled, and says for which run. The operator
+	// AnnotationUninstall is on the record of a Helm release that is being uninstalled, and says for which run or rule. The operator
 	// writes and signs it; whatever else is written there is ignored.
 	AnnotationUninstall = "cleaner.vtex.dev/uninstall"
 	// ProtectKey, as a label or an annotation with the value "true", keeps an object from being touched.
@@ -175,6 +175,10 @@ const (
 	EventReasonPatched = "Patched"
 	// EventReasonFinalizerRemoved: a finalizer was removed from objects.
 	EventReasonFinalizerRemoved = "FinalizerRemoved"
+	// EventReasonUninstallBegun: a rule has begun to uninstall Helm releases.
+	EventReasonUninstallBegun = "UninstallBegun"
+	// EventReasonUninstalled: a Helm release was uninstalled for a rule.
+	EventReasonUninstalled = "Uninstalled"
 	// EventReasonReported: a rule reports objects.
 	EventReasonReported = "Reported"
 	// EventReasonStillTerminating: a run ended while finalizers held an object that it deleted.

@@ -56,3 +56,18 @@ func ResolveTargets(targets []ClusterTarget) []ClusterTarget {
 	}
 	return out
 }
+
+// FindUninstall returns the action of a rule that uninstalls releases; nil if it has none. Validation allows one.
+func (r *Rule) FindUninstall() *HelmUninstallAction {
+	for i := range r.Actions {
+		if uninstall := r.Actions[i].HelmUninstall; uninstall != nil {
+			return uninstall
+		}
+	}
+	return nil
+}
+
+// UninstallsForRules says that rules uninstall releases.
+func (w *Work) UninstallsForRules() bool {
+	return slices.ContainsFunc(w.Rules, func(r Rule) bool { return r.FindUninstall() != nil })
+}

@@ -169,9 +169,10 @@ type Confirm struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// RuleAction is one action on an item. Exactly one of report, delete, evict, patch and removeFinalizer must be set.
+// RuleAction is one action on an item. Exactly one of report, delete, evict, patch, removeFinalizer and helmUninstall must
+// be set.
 //
-// +kubebuilder:validation:XValidation:rule="[has(self.report), has(self.delete), has(self.evict), has(self.patch), has(self.removeFinalizer)].exists_one(v, v)",message="an action must have exactly one of report, delete, evict, patch and removeFinalizer"
+// +kubebuilder:validation:XValidation:rule="[has(self.report), has(self.delete), has(self.evict), has(self.patch), has(self.removeFinalizer), has(self.helmUninstall)].exists_one(v, v)",message="an action must have exactly one of report, delete, evict, patch, removeFinalizer and helmUninstall"
 type RuleAction struct {
 	// A CEL expression that returns whether to perform this action on the item. Defaults to true.
 	// +optional
@@ -206,6 +207,12 @@ type RuleAction struct {
 	// Removes one finalizer from the object if it has not changed since the evaluation.
 	// +optional
 	RemoveFinalizer *RemoveFinalizerAction `json:"removeFinalizer,omitempty"`
+
+	// Uninstalls the Helm release of the item, which must be its newest revision in a target with helmReleases, if the
+	// revision has not changed since the evaluation. An uninstall that has begun is completed even if the rule changes.
+	// Requires lifecycle: Recurring. A rule can have one such action.
+	// +optional
+	HelmUninstall *HelmUninstallAction `json:"helmUninstall,omitempty"`
 }
 
 // ReportAction has no options.
@@ -295,6 +302,20 @@ type PatchAction struct {
 	// Whether to take over fields that other field managers own, as kubectl apply --force-conflicts does. Only with type Apply. Defaults to false.
 	// +optional
 	Force bool `json:"force,omitempty"`
+}
+
+// HelmUninstallAction contains the options of an uninstall.
+type HelmUninstallAction struct {
+	// How long each hook can take, such as "90s". After this time, the operator stops the uninstall and retries it. It
+	// keeps the Secret of the release until the uninstall is complete. Must be more than 0s. Defaults to 5m.
+	// +optional
+	Timeout Duration `json:"timeout,omitempty"`
+
+	// Whether to skip the pre-delete and post-delete hooks. Otherwise they run at least once, with the rights of the
+	// ServiceAccount of the Cleaner, which must be in the namespace of the release. The hooks must not create roles,
+	// bindings, ServiceAccounts, tokens or certificate requests. Defaults to false.
+	// +optional
+	DisableHooks bool `json:"disableHooks,omitempty"`
 }
 
 // RemoveFinalizerAction selects a finalizer.

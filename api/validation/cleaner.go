@@ -375,9 +375,7 @@ func checkHelm(f *Findings, spec *v1alpha1.Work, p *field.Path) {
 	case !dnsSubdomain.MatchString(h.Release):
 		f.addError(p.Child("release"), fmt.Sprintf("%q is not the name of a release: write it as helm list shows it, with lower case letters, digits, - and . only", h.Release))
 	}
-	if timeout, ok := f.parseDuration(h.Timeout, p.Child("timeout")); ok && timeout <= 0 {
-		f.addError(p.Child("timeout"), fmt.Sprintf("%s is too short: write more than 0s, or leave it out for 5m", h.Timeout))
-	}
+	checkHookTimeout(f, h.Timeout, p.Child("timeout"))
 }
 
 func checkConditions(f *Findings, conditions []string, p *field.Path) {

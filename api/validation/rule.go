@@ -30,6 +30,7 @@ const (
 	maxGrace         = math.MaxInt32
 	maxFinalizer     = 317
 	reservedRuleName = "helm"
+	helmUninstall    = "helmUninstall"
 )
 
 // longHold is the longest `for` without a warning. A restart starts the timer again, so a time in the object is better for longer ones.
@@ -263,6 +264,7 @@ func FindActionTargets(spec *v1alpha1.Work, rule, action int, o Options) []int {
 		case a.Delete != nil && o.explainUndeletable(spec, k) != "":
 		case a.Evict != nil && !isPod(&spec.Targets[i].Reference):
 		case changesRecord(&spec.Targets[i], a):
+		case a.HelmUninstall != nil && !spec.Targets[i].IsOfReleases():
 		default:
 			all = append(all, i)
 		}
@@ -297,6 +299,9 @@ func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o O
 		}
 		if because := explainEscalation(spec, rule, i, o); because != "" {
 			f.addError(path.Child(verb), because)
+			continue
+		}
+		if a.HelmUninstall != nil && !mayUninstall(f, spec, rule, i, path.Child(verb)) {
 			continue
 		}
 		// Without a sole target, it is unknown what the action acts on.
@@ -343,9 +348,13 @@ func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string 
 			f.addError(p.Child("removeFinalizer", "name"), fmt.Sprintf("%q is not a finalizer: write one as listed in metadata.finalizers, such as example.com/protect", name))
 		}
 	}
+	if a.HelmUninstall != nil {
+		verbs = append(verbs, helmUninstall)
+		checkHookTimeout(f, a.HelmUninstall.Timeout, p.Child(helmUninstall, "timeout"))
+	}
 	switch len(verbs) {
 	case 0:
-		f.addError(p, "has no verb: write one of report, delete, evict, patch and removeFinalizer")
+		f.addError(p, "has no verb: write one of report, delete, evict, patch, removeFinalizer and helmUninstall")
 		return ""
 	case 1:
 	default:

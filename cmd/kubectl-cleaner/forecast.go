@@ -217,7 +217,7 @@ func printForecast(out output.Screen, p output.Painter, d *forecast.Document) {
 	}
 	for i := range steps[:min(len(steps), maxForecastRows)] {
 		s := &steps[i]
-		out.Printf("%s\t%s\t%s\t%s\t", formatMoment(s.Step), formatAhead(s.At.Sub(d.At.Time)), formatVerb(&s.Step.Step), formatObject(&s.Step.Step)+formatDependents(s.Step))
+		out.Printf("%s\t%s\t%s\t%s\t", formatMoment(s.Step), formatAhead(s.At.Sub(d.At.Time)), formatVerb(&s.Step.Step), s.Step.Step.NameObject()+formatDependents(s.Step))
 		if several {
 			out.Printf("%s\t", s.Of.Cleaner)
 		}

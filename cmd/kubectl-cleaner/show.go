@@ -107,14 +107,14 @@ func printPlanTable(out output.Screen, p output.Painter, s *planView, d *planjso
 		out.Printf("%s", p.FormatHeading("STEP", "VERB", "OBJECT", "RULE", "REASON"))
 		for i := range d.Steps {
 			s := &d.Steps[i]
-			out.Printf("%d\t%s\t%s\t%s\t%s\n", i+1, formatVerb(s), formatObject(s), s.Rule, s.Reason)
+			out.Printf("%d\t%s\t%s\t%s\t%s\n", i+1, formatVerb(s), s.NameObject(), s.Rule, s.Reason)
 		}
 	}
 	if len(d.Withheld) > 0 {
 		out.Printf("%s", p.FormatHeading("WITHHELD", "OBJECT", "RULE", "REASON"))
 		for i := range d.Withheld {
 			h := &d.Withheld[i]
-			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), formatObject(&h.Step), h.Rule, h.Because)
+			out.Printf("%s\t%s\t%s\t%s\n", formatVerb(&h.Step), h.Step.NameObject(), h.Rule, h.Because)
 		}
 	}
 	printLeftOut(out, p, d)
@@ -184,15 +184,6 @@ func formatVerb(s *planjson.Step) string {
 		return s.Verb + " by force"
 	}
 	return s.Verb
-}
-
-// formatObject returns the object of a step, or its key if it has none.
-func formatObject(s *planjson.Step) string {
-	name := s.Name + s.Key
-	if s.Namespace != "" {
-		name = s.Namespace + "/" + name
-	}
-	return strings.TrimSpace(s.Kind + " " + name)
 }
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }

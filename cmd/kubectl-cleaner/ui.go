@@ -217,7 +217,7 @@ func (c *uiCommands) PrepareWaste(ctx context.Context) (ui.ListWanted, error) {
 func listWanted(p *plan.Plan, world *snapshot.Objects) []ui.Wanted {
 	var out []ui.Wanted
 	add := func(s *plan.Step) {
-		if s.Verb != plan.VerbDelete && s.Verb != plan.VerbEvict || s.Object.Name == "" {
+		if !s.EndsObject() || s.Object.Name == "" {
 			return
 		}
 		o := &s.Object

@@ -34,6 +34,8 @@ const (
 	// MaxWithheld and MaxWithheldBytes bound what is said of objects that are protected.
 	MaxWithheld      = 200
 	MaxWithheldBytes = 128 << 10
+	// MaxUninstalls is how many releases rules of a Cleaner may have under way before they begin with others.
+	MaxUninstalls = 16
 	// maxExpression bounds what is repeated of an expression.
 	maxExpression = 256
 )
@@ -70,6 +72,8 @@ type Input struct {
 	// Lagging are the items that the watches show with an outdated version of an object: since a moment it is unknown whether their holds
 	// continue.
 	Lagging map[ItemKey]time.Time
+	// Uninstalling are the Secrets of releases whose uninstall this Cleaner has begun: no rule acts on them, whatever else it wants.
+	Uninstalling map[types.UID]bool
 	// Unseen are the objects that are shown as this process has left them, after a change that the watches have not shown: it is unknown whether
 	// the holds of their items continue.
 	Unseen map[types.UID]bool

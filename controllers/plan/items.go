@@ -188,7 +188,7 @@ func (r choosing) askActions(a *acting) ([]Withheld, *expr.Error) {
 			continue
 		}
 		verb := verbOf(action)
-		if r.hasNothingToDo(a, action, verb, d.object) {
+		if r.hasNothingToDo(a, action, verb, &d) {
 			continue
 		}
 		if because := r.in.Protection.ForbidsVerb(verb, d.object); because != "" {
@@ -223,6 +223,9 @@ func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Er
 	if r.in.Spec.Targets[d.target].IsOfAnyKind() && action.Delete == nil && action.Report == nil { // no other right was reviewed
 		return d, r.makeError(fmt.Sprintf("actions[%d]", i), `only delete and report act on objects of a target of kind "*"`, "use a target of one kind")
 	}
+	if action.HelmUninstall != nil && !d.object.OfRelease {
+		return d, r.makeError(fmt.Sprintf("actions[%d].helmUninstall", i), d.object.String()+" is not an item of a target with helmReleases", "act on items of such a target")
+	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
 		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts only in its own namespace",
 			"only read the object here; use a ClusterCleaner to act on it")
@@ -231,8 +234,14 @@ func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Er
 }
 
 // hasNothingToDo says that an action has nothing to do with an object.
-func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *observed.Object) bool {
+func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, d *itemAction) bool {
+	o := d.object
+	if r.in.Uninstalling[o.UID] {
+		return verb != VerbReport
+	}
 	switch verb {
+	case VerbHelmUninstall: // a newer revision stands for the release, and there is nothing left of one whose history was kept
+		return o.Labels["status"] == "uninstalled" || r.in.Snapshot[d.target].FindNewerRevision(o) != nil
 	case VerbDelete:
 		return o.EndsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.actions, func(d itemAction) bool {
 			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.Identify() == o.Identify()
@@ -251,6 +260,8 @@ func (r choosing) isLeftForNow(a *acting) bool {
 	switch {
 	case !leaving(r).mayGo(a):
 		return true
+	case r.waitsForOthers(a):
+		r.p.Deferred = append(r.p.Deferred, ItemKey{Rule: r.rule.Name, Key: a.key})
 	case !r.isWaiting(a):
 		return false
 	}
@@ -260,6 +271,11 @@ func (r choosing) isLeftForNow(a *acting) bool {
 	}
 	tracing(r).noteActions(a, itemtrace.Deferred, r.p.DeferDetail)
 	return true
+}
+
+// waitsForOthers says that an item waits until other uninstalls are at their end.
+func (r choosing) waitsForOthers(a *acting) bool {
+	return len(r.in.Uninstalling) >= MaxUninstalls && slices.ContainsFunc(a.actions, func(d itemAction) bool { return r.rule.Actions[d.action].HelmUninstall != nil })
 }
 
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.
@@ -322,6 +338,8 @@ func verbOf(a *v1alpha1.RuleAction) Verb {
 		return VerbPatch
 	case a.RemoveFinalizer != nil:
 		return VerbRemoveFinalizer
+	case a.HelmUninstall != nil:
+		return VerbHelmUninstall
 	default:
 		return VerbReport
 	}

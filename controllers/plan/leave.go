@@ -91,7 +91,7 @@ func (r leaving) groupItems(items celenv.ItemList) {
 		}
 		r.grouped[place] = grouped{group, true}
 		o, _ := r.in.findObject(item.AsObject())
-		if o != nil && o.Terminating {
+		if o != nil && (o.IsLeaving() || r.in.Uninstalling[o.UID]) {
 			continue
 		}
 		if !r.chargeBytes("leave", groupedSize+len(group)) {
@@ -151,10 +151,10 @@ func (r leaving) mayGo(a *acting) bool {
 	return false
 }
 
-// removesObject says that an action deletes or evicts its object.
+// removesObject says that an action deletes or evicts its object, or uninstalls its release.
 func (r leaving) removesObject(d itemAction) bool {
 	verb := verbOf(&r.rule.Actions[d.action])
-	return d.object != nil && (verb == VerbDelete || verb == VerbEvict)
+	return d.object != nil && (verb == VerbDelete || verb == VerbEvict || verb == VerbHelmUninstall)
 }
 
 // noteRemoved notes an action of a rule without `leave`, for the rules that have it.

@@ -395,7 +395,7 @@ func TestProtectionOfReleaseRecords(t *testing.T) {
 // A refused request is named by what it would have done.
 func TestRefusalReason(t *testing.T) {
 	for verb, want := range map[Verb]string{
-		VerbDelete: v1alpha1.ReasonDeletionRefused, VerbEvict: v1alpha1.ReasonEvictionRefused, VerbPatch: v1alpha1.ReasonPatchRefused, VerbRemoveFinalizer: v1alpha1.ReasonPatchRefused,
+		VerbDelete: v1alpha1.ReasonDeletionRefused, VerbEvict: v1alpha1.ReasonEvictionRefused, VerbPatch: v1alpha1.ReasonPatchRefused, VerbRemoveFinalizer: v1alpha1.ReasonPatchRefused, VerbHelmUninstall: v1alpha1.ReasonUninstallFailed,
 	} {
 		if got := verb.RefusalReason(); got != want || !IsRefusal(got) {
 			t.Errorf("%s: got %q, want %q", verb, got, want)

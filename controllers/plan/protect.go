@@ -147,8 +147,10 @@ func (p Protection) forbidsRecord(verb Verb, o *observed.Object) string {
 		return o.DescribeUnreadable()
 	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, v1alpha1.ReleaseSecretPrefix):
 		return ""
+	case verb == VerbHelmUninstall: // which keeps the record until all else of the release is gone
+		return ""
 	case verb != VerbDelete || !p.records:
-		return "it is the record of a Helm release: only spec.helm uninstalls a release, and only a Cleaner that selects no Secrets but by helmReleases or fieldSelector type=" +
+		return "it is the record of a Helm release: only spec.helm and helmUninstall uninstall a release, and only a Cleaner that selects no Secrets but by helmReleases or fieldSelector type=" +
 			v1alpha1.ReleaseSecretType + " may delete superseded revisions"
 	case o.Labels["owner"] != "helm" || o.Labels["status"] != "superseded":
 		return "it is the record of a revision of a Helm release that Helm has not labelled owner=helm and status=superseded"

@@ -40,6 +40,8 @@ const (
 	VerbPatch Verb = "patch"
 	// VerbRemoveFinalizer takes one finalizer off the object.
 	VerbRemoveFinalizer Verb = "removeFinalizer"
+	// VerbHelmUninstall uninstalls the Helm release of which the object records the newest revision.
+	VerbHelmUninstall Verb = "helmUninstall"
 )
 
 // noAction is the action of a step that no rule made.
@@ -99,6 +101,8 @@ func (v Verb) RefusalReason() string {
 		return v1alpha1.ReasonEvictionRefused
 	case VerbPatch, VerbRemoveFinalizer:
 		return v1alpha1.ReasonPatchRefused
+	case VerbHelmUninstall:
+		return v1alpha1.ReasonUninstallFailed
 	default:
 		return v1alpha1.ReasonDeletionRefused
 	}
@@ -106,17 +110,25 @@ func (v Verb) RefusalReason() string {
 
 // IsRefusal says that a reason of conditions is that a request was refused.
 func IsRefusal(reason string) bool {
-	return reason == v1alpha1.ReasonDeletionRefused || reason == v1alpha1.ReasonEvictionRefused || reason == v1alpha1.ReasonPatchRefused
+	return slices.Contains([]string{v1alpha1.ReasonDeletionRefused, v1alpha1.ReasonEvictionRefused, v1alpha1.ReasonPatchRefused, v1alpha1.ReasonUninstallFailed}, reason)
 }
 
 // IsChange says that the step changes something: all but reports do.
 func (s *Step) IsChange() bool { return s.Verb != VerbReport }
 
+// EndsObject says that the object is gone in the end when the step has succeeded.
+func (s *Step) EndsObject() bool {
+	return s.Verb == VerbDelete || s.Verb == VerbEvict || s.Verb == VerbHelmUninstall
+}
+
 // IsAlone says that the step changes nothing, and that nothing has to be changed before it.
 func (s *Step) IsAlone() bool { return !s.IsChange() && len(s.After) == 0 }
 
-// DescribeObject names what the step is about in messages: its object, or the item where that is none.
+// DescribeObject names what the step is about in messages: its object, the release that it uninstalls, or the item where that is no object.
 func (s *Step) DescribeObject() string {
+	if s.Verb == VerbHelmUninstall {
+		return s.Object.DescribeRelease()
+	}
 	if s.Object.Name == "" && len(s.Keys) > 0 {
 		return s.Keys[0]
 	}

@@ -47,17 +47,45 @@ func ListRequired(namespace string, spec *v1alpha1.Work, o validation.Options) [
 		}
 	}
 	if spec.Helm != nil && spec.Helm.Delete {
-		for _, verb := range []string{"get", "list", "update", "delete"} { // a release is recorded in Secrets
+		for _, verb := range uninstallVerbs() {
 			all = append(all, Right{Verb: verb, Resource: "secrets", Namespace: namespace})
 		}
-		if spec.ServiceAccount == nil && o.DefaultServiceAccount != "" {
-			all = append(all, newImpersonateRight(namespace, o.DefaultServiceAccount))
-		}
+	}
+	if uninstalls := spec.Helm != nil && spec.Helm.Delete || spec.UninstallsForRules(); uninstalls && !spec.Cluster && spec.ServiceAccount == nil && o.DefaultServiceAccount != "" {
+		all = append(all, newImpersonateRight(namespace, o.DefaultServiceAccount))
 	}
 	all = append(all, listAccountRights(namespace, spec)...)
 	all = append(all, listSecretRights(namespace, spec)...)
 	slices.SortFunc(all, observed.CompareRights)
 	return slices.Compact(all)
+}
+
+// ListUsed lists the rights that a Cleaner makes use of now. Of kinds that are not served nothing can be used. If it cannot be found out whether a
+// kind is served, unknown says so.
+func ListUsed(
+	ctx context.Context, namespace string, spec *v1alpha1.Work, o validation.Options,
+	resolve func(ctx context.Context, r *v1alpha1.Reference) (validation.ServedKind, observed.TargetState, string),
+) (used []Right, unknown string) {
+	o.Served = make([]validation.ServedKind, len(spec.Targets))
+	for i := range spec.Targets {
+		if spec.Targets[i].IsOfAnyKind() {
+			continue
+		}
+		found, state, detail := resolve(ctx, &spec.Targets[i].Reference.Reference)
+		switch state {
+		case observed.Complete:
+			o.Served[i] = found
+		case observed.NoSuchKind:
+		default:
+			return nil, fmt.Sprintf("Cannot check the rights of the author: %s.", detail)
+		}
+	}
+	for _, r := range ListRequired(namespace, spec, o) {
+		if r.Resource != observed.AllResources {
+			used = append(used, r)
+		}
+	}
+	return used, ""
 }
 
 // use is one thing that is done with the objects of a target.
@@ -79,6 +107,9 @@ func listUses(spec *v1alpha1.Work, o validation.Options) map[use]struct{} {
 	}
 	return uses
 }
+
+// uninstallVerbs are what the uninstall of a release does with the Secrets that record it.
+func uninstallVerbs() []string { return []string{"get", "list", "update", "delete"} }
 
 // maxSpread is how many rights are asked about one namespace at a time. What takes more is asked about all namespaces.
 const maxSpread = 4096
@@ -146,6 +177,14 @@ func addRuleUses(uses map[use]struct{}, spec *v1alpha1.Work, rule int, o validat
 		uses[use{at, verb, ""}] = struct{}{}
 	}
 	for j := range r.Actions {
+		if r.Actions[j].HelmUninstall != nil {
+			for _, at := range validation.FindActionTargets(spec, rule, j, o) {
+				for _, verb := range uninstallVerbs() {
+					uses[use{at, verb, ""}] = struct{}{}
+				}
+			}
+			continue
+		}
 		verb, subresource := actionVerb(&r.Actions[j])
 		if verb == "" {
 			continue

@@ -20,6 +20,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/api/validation"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // authority answers reviews, and keeps what it was asked.
@@ -191,6 +192,7 @@ func TestOf(t *testing.T) {
 		return v1alpha1.CommonSpec{Rules: []v1alpha1.Rule{{Name: "r", ForEach: "pods.items", Actions: actions}}}
 	}
 	pods := []v1alpha1.ClusterTarget{target("pods", "Pod", false)}
+	anywhere := v1alpha1.ResolveTargets([]v1alpha1.ClusterTarget{{Name: "pods", HelmReleases: &v1alpha1.ClusterHelmReleases{}}})
 	named := target("pods", "Pod", true)
 	named.Reference.Name = "a"
 	unseen := target("pods", "Pod", true)
@@ -240,6 +242,10 @@ func TestOf(t *testing.T) {
 			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `watch pods in namespace "shop"`, `patch pods/status in namespace "shop"`}},
 		"RuleRemoveFinalizer": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{RemoveFinalizer: &v1alpha1.RemoveFinalizerAction{}})}, served,
 			[]string{`get pods in namespace "shop"`, `list pods in namespace "shop"`, `patch pods in namespace "shop"`, `watch pods in namespace "shop"`}},
+		"RuleUninstall": {"shop", v1alpha1.Work{Targets: anywhere, CommonSpec: rule(v1alpha1.RuleAction{HelmUninstall: &v1alpha1.HelmUninstallAction{}})}, []validation.ServedKind{{Resource: "secrets", Namespaced: true}},
+			[]string{`delete secrets in namespace "shop"`, `get secrets in namespace "shop"`, `list secrets in namespace "shop"`, `update secrets in namespace "shop"`, `watch secrets in namespace "shop"`}},
+		"RuleUninstallAnywhere": {"", v1alpha1.Work{Cluster: true, Targets: anywhere, CommonSpec: rule(v1alpha1.RuleAction{HelmUninstall: &v1alpha1.HelmUninstallAction{}})}, []validation.ServedKind{{Resource: "secrets", Namespaced: true}},
+			[]string{"delete secrets in all namespaces", "get secrets in all namespaces", "list secrets in all namespaces", "update secrets in all namespaces", "watch secrets in all namespaces"}},
 		"RuleReport": {"shop", v1alpha1.Work{Targets: pods, CommonSpec: rule(v1alpha1.RuleAction{Report: &v1alpha1.ReportAction{}})}, served,
 			[]string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}},
 		"ConfirmSet": {"shop", v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{seen}, CommonSpec: confirming(v1alpha1.Confirm{Target: "pods"})}, served,
@@ -370,5 +376,36 @@ func TestRightsAreFew(t *testing.T) {
 				t.Errorf("it asks for %+v", r)
 			}
 		}
+	}
+}
+
+// Of kinds that are not served nothing can be used, and while it is not known whether one is served, nothing is known.
+func TestListUsed(t *testing.T) {
+	of := func(kind string) v1alpha1.ClusterTarget {
+		return v1alpha1.ClusterTarget{Name: strings.ToLower(kind), Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{Version: "v1", Kind: kind}}}
+	}
+	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{of("Pod"), of("Widget"), of(v1alpha1.AnyKind)}}
+	resolve := func(state observed.TargetState) func(context.Context, *v1alpha1.Reference) (validation.ServedKind, observed.TargetState, string) {
+		return func(_ context.Context, r *v1alpha1.Reference) (validation.ServedKind, observed.TargetState, string) {
+			switch r.Kind {
+			case "Pod":
+				return validation.ServedKind{Resource: "pods", Namespaced: true}, observed.Complete, ""
+			case "Widget":
+				return validation.ServedKind{}, state, "no answer"
+			}
+			t.Errorf("it asks about %s", r.Kind)
+			return validation.ServedKind{}, state, ""
+		}
+	}
+	used, unknown := ListUsed(t.Context(), "shop", spec, validation.Options{}, resolve(observed.NoSuchKind))
+	var got []string
+	for _, r := range used {
+		got = append(got, r.String())
+	}
+	if want := []string{`list pods in namespace "shop"`, `watch pods in namespace "shop"`}; unknown != "" || !slices.Equal(got, want) {
+		t.Errorf("got %v, %q", got, unknown)
+	}
+	if used, unknown := ListUsed(t.Context(), "shop", spec, validation.Options{}, resolve(observed.Failed)); len(used) > 0 || unknown != "Cannot check the rights of the author: no answer." {
+		t.Errorf("got %v, %q", used, unknown)
 	}
 }

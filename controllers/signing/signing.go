@@ -43,6 +43,8 @@ const (
 	Request Purpose = "request"
 	// Uninstall is for the mark on the record of a Helm release whose uninstall the operator has begun.
 	Uninstall Purpose = "uninstall"
+	// RuleUninstall is for the same mark, of an uninstall that a rule has begun.
+	RuleUninstall Purpose = "ruleUninstall"
 )
 
 // Keys gives the keys with which the operator signs what it reads back from where others can write.

@@ -38,6 +38,7 @@ func TestRulesAccepted(t *testing.T) {
 		"DeleteNow": withAction(`delete: {gracePeriodSeconds: 0}`),
 		"Apply":     withAction(`patch: {type: Apply, expression: "{}", force: true}`),
 		"Releases":  `{lifecycle: Recurring, targets: [{name: all, helmReleases: {}}, {name: some, helmReleases: {matchLabels: {name: web}, matchExpressions: [{key: status, operator: NotIn, values: [deployed]}]}, delete: false, includeWhenEvaluating: true}]}`,
+		"Uninstall": withAction(`helmUninstall: {timeout: 90s, disableHooks: true}`),
 		"NotForced": withAction(`patch: {type: JSON, expression: "[]", force: false}`),
 		"RulesOnce": `{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}], lifecycle: Once, rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`,
 		"Template":  `{templateRef: {name: a, parameters: {quarantine: 40s}}, lifecycle: Recurring, schedule: "*/10 * * * *", timeZone: Europe/Berlin, startingDeadline: 10m}`,
@@ -111,8 +112,8 @@ func TestRulesRefused(t *testing.T) {
 		"VariableWord":   {"{" + podsAnd + `variables: [{name: in, expression: "1"}]}`, []string{"spec.variables[0].name: Invalid value: \"in\": is a reserved word of CEL: choose another name"}},
 		"VariableTwice":  {"{" + podsAnd + `variables: [{name: a, expression: "1"}, {name: a, expression: "2"}]}`, []string{"spec.variables: Invalid value:", "two variables have the same name: rename one of them"}},
 
-		"NoVerb":         {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
-		"TwoVerbs":       {withAction("report: {}, delete: {}"), []string{"an action must have exactly one of report, delete, evict, patch and removeFinalizer"}},
+		"NoVerb":         {withAction(`when: "true"`), []string{"spec.rules[0].actions[0]: Invalid value:", "an action must have exactly one of report, delete, evict, patch, removeFinalizer and helmUninstall"}},
+		"TwoVerbs":       {withAction("report: {}, delete: {}"), []string{"an action must have exactly one of report, delete, evict, patch, removeFinalizer and helmUninstall"}},
 		"Grace":          {withAction("delete: {gracePeriodSeconds: -1}"), []string{"spec.rules[0].actions[0].delete.gracePeriodSeconds in body should be greater than or equal to 0"}},
 		"Propagation":    {withAction("delete: {propagationPolicy: orphan}"), []string{"supported values: \"Background\", \"Foreground\", \"Orphan\""}},
 		"PatchUntyped":   {withAction(`patch: {expression: "{}"}`), []string{"spec.rules[0].actions[0].patch.type: Required value"}},
@@ -126,6 +127,7 @@ func TestRulesRefused(t *testing.T) {
 		"ReleasesName":   {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {name: web}}]}`, []string{`unknown field "spec.targets[0].helmReleases.name"`}},
 		"ReleasesFields": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {fieldSelector: "type=a"}}]}`, []string{`unknown field "spec.targets[0].helmReleases.fieldSelector"`}},
 		"ReleasesValues": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {matchExpressions: [{key: a, operator: In}]}}]}`, []string{"operators In and NotIn need values"}},
+		"UninstallKept":  {withAction("helmUninstall: {keepHistory: true}"), []string{`unknown field "spec.rules[0].actions[0].helmUninstall.keepHistory"`}},
 		"Finalizer":      {withAction("removeFinalizer: {}"), []string{"spec.rules[0].actions[0].removeFinalizer.name: Required value"}},
 	}
 	for name, tc := range cases {

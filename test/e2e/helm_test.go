@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,9 +21,12 @@ import (
 	helm "helm.sh/helm/v3/pkg/release"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/test/e2e/mistakes"
 	"github.com/vtex/cleaner/test/helmtest"
 	"github.com/vtex/cleaner/test/operator"
 	"github.com/vtex/cleaner/test/sink"
@@ -467,4 +471,206 @@ func TestOldRevisionsAsItemsOfReleases(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// uninstallsPreviews is the spec of a ClusterCleaner that uninstalls the releases of some namespaces whose names begin with preview-.
+func uninstallsPreviews(more string, namespaces ...string) string {
+	return fmt.Sprintf(`
+  lifecycle: Recurring
+  targets:
+  - name: releases
+    helmReleases: {namespaces: [%s]}
+  rules:
+  - name: old
+    forEach: releases.items
+    when: item.name.startsWith("preview-") && time - timestamp(item.lastDeployed) >= duration("0s")
+    actions: [{helmUninstall: {}}]%s`, strings.Join(namespaces, ", "), more)
+}
+
+// TestARuleUninstallsReleases has a ClusterCleaner uninstall the previews of three namespaces, all of their revisions, and nothing else.
+func TestARuleUninstallsReleases(t *testing.T) {
+	l := parallel(t)
+	labs := []*lab{l, newLab(t, shared), newLab(t, shared), newLab(t, shared)}
+	var namespaces []string
+	for i, other := range labs {
+		release(other, "preview-1", nil)
+		release(other, "web", nil)
+		if _, err := helmtest.Upgrade(other.ctx, other.Config(), other.ns, "preview-1", shopChart("2")); err != nil {
+			t.Fatal(err)
+		}
+		if i < 3 {
+			namespaces = append(namespaces, other.ns)
+		}
+	}
+	cleaner := l.fixtures.cluster(uninstallsPreviews("", namespaces...))
+	for i, other := range labs {
+		want := []string{"sh.helm.release.v1.preview-1.v1", "sh.helm.release.v1.preview-1.v2", "sh.helm.release.v1.web.v1"}
+		if i < 3 {
+			want = want[2:]
+		}
+		l.eventually("the releases of "+other.ns, func() string { return cmp.Diff(want, releaseSecrets(other)) })
+		for _, o := range []struct {
+			kind client.Object
+			name string
+		}{{&corev1.ConfigMap{}, "preview-1-config"}, {&corev1.Service{}, "preview-1-svc"}} {
+			if there := other.exists(o.kind, o.name); there != (i == 3) {
+				t.Errorf("%s of %s is there: %t", o.name, other.ns, there)
+			}
+		}
+		if !other.exists(&corev1.ConfigMap{}, "web-config") {
+			t.Errorf("an object of another release of %s is gone", other.ns)
+		}
+	}
+	l.eventually("the status tells of it", func() string {
+		if err := l.Get(l.ctx, client.ObjectKey{Name: cleaner.Name}, cleaner); err != nil {
+			return err.Error()
+		}
+		text, err := json.Marshal(cleaner.Status)
+		if err != nil {
+			return err.Error()
+		}
+		for _, ns := range namespaces {
+			if !strings.Contains(string(text), "release "+ns+"/preview-1") {
+				return "it does not name the release of " + ns + ": " + string(text)
+			}
+		}
+		return ""
+	})
+}
+
+// TestARuleUninstallsNoMoreReleasesThanItMay has limits allow one uninstall: of two that are wanted, none begins.
+func TestARuleUninstallsNoMoreReleasesThanItMay(t *testing.T) {
+	l := parallel(t)
+	release(l, "preview-1", nil)
+	cleaner := l.fixtures.cluster(uninstallsPreviews("\n  limits: {maxActions: 1}", l.ns))
+	l.eventually("the first release is gone", func() string { return cmp.Diff([]string(nil), releaseSecrets(l)) })
+	release(l, "preview-2", nil)
+	l.eventually("the limit is said", func() string {
+		if err := l.Get(l.ctx, client.ObjectKey{Name: cleaner.Name}, cleaner); err != nil {
+			return err.Error()
+		}
+		if !meta.IsStatusConditionTrue(cleaner.Status.Conditions, v1alpha1.ConditionTripped) {
+			return fmt.Sprint(cleaner.Status.Conditions)
+		}
+		return ""
+	})
+	if !l.exists(&corev1.ConfigMap{}, "preview-2-config") || len(releaseSecrets(l)) != 1 {
+		t.Error("the second release is not left alone")
+	}
+}
+
+// TestAnUninstallOfARuleIsFinished crashes the operator at each point of the uninstall of a release, one after the other: the next process knows its
+// mark, and finishes what has begun, also when the rule no longer wants it.
+func TestAnUninstallOfARuleIsFinished(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	crashes := []string{
+		"before the release is marked", "after the release is marked", "before the DELETE of an object of the release", "after the DELETE of an object of the release",
+		"before the DELETE of a record of the release", "after the DELETE of a record of the release",
+	}
+	cleaner := l.fixtures.cluster(uninstallsPreviews("", l.ns))
+	for i, point := range crashes {
+		release(l, fmt.Sprintf("preview-%d", i), nil)
+		l.operators.crashesAt(point, 1)
+	}
+	release(l, "preview-9", nil)
+	hold(l, "preview-9-config", "example.test/hold")
+	p := l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
+	l.eventually("one release is left, which is held", func() string { return cmp.Diff([]string{"sh.helm.release.v1.preview-9.v1"}, releaseSecrets(l)) })
+	l.eventually("its uninstall has begun", func() string {
+		if l.exists(&corev1.Service{}, "preview-9-svc") {
+			return "its Service is there"
+		}
+		return ""
+	})
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	l.eventually("the rule wants nothing", func() string {
+		if err := l.Get(l.ctx, client.ObjectKey{Name: cleaner.Name}, cleaner); err != nil {
+			return err.Error()
+		}
+		cleaner.Spec.Rules[0].When = "false"
+		if err := l.Update(l.ctx, cleaner); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
+	l.eventually("the status says what is waited for", func() string {
+		if err := l.Get(l.ctx, client.ObjectKey{Name: cleaner.Name}, cleaner); err != nil {
+			return err.Error()
+		}
+		ready := meta.FindStatusCondition(cleaner.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonUninstalling || !strings.Contains(ready.Message, "preview-9-config") {
+			return fmt.Sprint(cleaner.Status.Conditions)
+		}
+		return ""
+	})
+	hold(l, "preview-9-config")
+	l.eventually("all releases are gone", func() string { return cmp.Diff([]string(nil), releaseSecrets(l)) })
+	deleted := map[string]int{}
+	for _, d := range l.trail.deletes() {
+		if d.Code() < 300 {
+			deleted[d.ObjectRef.Resource+" "+d.ObjectRef.Name]++
+		}
+	}
+	for object, n := range deleted {
+		if n != 1 {
+			t.Errorf("%s was deleted %d times", object, n)
+		}
+	}
+}
+
+// TestASuspendedRuleUninstallsNothingMore suspends a Cleaner half way through an uninstall: the rest stays until that is over.
+func TestASuspendedRuleUninstallsNothingMore(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	release(l, "preview-1", nil)
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring
+  targets:
+  - {name: releases, helmReleases: {}}
+  rules:
+  - {name: all, forEach: releases.items, when: "true", actions: [{helmUninstall: {}}]}`))
+	l.operators.crashesAt("after the release is marked", 1)
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true })
+	l.operators.run(faulty(t, mistakes.Mistake{}), lone()...)
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonSuspended)
+	if !l.exists(&corev1.ConfigMap{}, "preview-1-config") || !l.exists(&corev1.Service{}, "preview-1-svc") {
+		t.Error("something is gone")
+	}
+	l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Suspend = false })
+	l.eventually("the release is gone", func() string { return cmp.Diff([]string(nil), releaseSecrets(l)) })
+}
+
+// TestAnUpgradeIsFasterThanARule pauses the operator before it marks a release, which is upgraded meanwhile: nothing of it is touched.
+func TestAnUpgradeIsFasterThanARule(t *testing.T) {
+	e := alone(t)
+	l := newLab(t, e)
+	release(l, "preview-1", map[string]string{"note": "1"})
+	l.apply(cleanerYAML("c", `
+  lifecycle: Recurring
+  targets:
+  - {name: releases, helmReleases: {}}
+  rules:
+  - {name: first, forEach: releases.items, when: item.revision == 1 && item.status == "deployed", actions: [{helmUninstall: {}}]}`))
+	p := l.operators.stopsAt(faulty(t, mistakes.Mistake{}), "before the release is marked", 1, lone()...)
+	if _, err := helmtest.Upgrade(l.ctx, l.Config(), l.ns, "preview-1", shopChart("2")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	if diff := cmp.Diff([]string{"sh.helm.release.v1.preview-1.v1", "sh.helm.release.v1.preview-1.v2"}, releaseSecrets(l)); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+	for _, d := range l.trail.deletes() {
+		t.Errorf("it has deleted %s %s", d.ObjectRef.Resource, d.ObjectRef.Name)
+	}
+	newest := &corev1.Secret{}
+	if !l.exists(newest, "sh.helm.release.v1.preview-1.v2") || newest.Annotations[v1alpha1.AnnotationUninstall] != "" || newest.Labels["status"] != "deployed" {
+		t.Error("the new revision is marked")
+	}
 }

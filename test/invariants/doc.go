@@ -19,7 +19,8 @@
 //	    or a record of the release that such a run names. What a deed has hit, as its answer says, is what it named. A line
 //	    "Intent" with the same UID, resourceVersion and verb was logged before, one for each request. For a Recurring Cleaner
 //	    that line is the record: it names a Cleaner that may act there, the rule, the run or the evaluation, and the
-//	    fingerprint of the spec. A Cleaner itself is deleted by the resourceVersion of a state in which its run has the
+//	    fingerprint of the spec. Of a release that a rule uninstalls it names the release, a line of the same rule has told
+//	    of the beginning before, and the object is one of the release. A Cleaner itself is deleted by the resourceVersion of a state in which its run has the
 //	    result Completed, and never while it is Recurring.
 //	I3  No evidence, no commit. In the 11 s before a commit each target that expressions see was read live: by a GET of its
 //	    name, or by a LIST with exactly its selectors that no cache may answer, or without any, such as those by which the
@@ -33,7 +34,7 @@
 //	I5  Orders. No deed whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
 //	    deleted, or edited in what decides, unless that was taken back. A Recurring Cleaner was edited when its spec differs
 //	    from the one that was in force when the fingerprint of the Intent was logged first; an edit of a template is not
-//	    seen. Of a release, suspend and DryRun count alone.
+//	    seen. Of a release that has begun to be uninstalled, suspend and DryRun count alone.
 //	I6  Protection. No deed in protected namespaces (but by a ClusterCleaner that includes them), in the operator's own, on
 //	    cluster-scoped objects but by a ClusterCleaner, or on a release's record but by a release, or by a DELETE of a
 //	    superseded one for a spec that asks for Secrets by that type alone; no DELETE of protected

@@ -79,7 +79,7 @@ func (j *judge) evidence() {
 		}
 	}
 	for _, d := range j.history.deeds {
-		if d.recurs() && d.intent != nil {
+		if d.recurs() && d.intent != nil && !d.helm { // an uninstall that has begun is finished whatever is there
 			j.confirmed(d)
 		}
 	}

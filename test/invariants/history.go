@@ -522,6 +522,20 @@ func (h *history) byIntent(d *deed) {
 			}
 		}
 	}
+	d.helm = d.life != nil && h.uninstalls(d)
+}
+
+// uninstalls says that a deed belongs to the uninstall of a release that a rule of its Cleaner has begun: it is about what that release contains,
+// and a line that tells of the beginning was logged before.
+func (h *history) uninstalls(d *deed) bool {
+	namespace, name, ok := strings.Cut(d.intent.Release, "/")
+	if !ok || d.verb != verbDelete || !h.ofRelease(namespace, &v1alpha1.HelmRelease{Name: name, UID: d.intent.Record}, d.Event) {
+		return false
+	}
+	return slices.ContainsFunc(h.Log, func(l Line) bool {
+		return l.Message == "Intent" && l.Verb == "helmUninstall" && l.UID == d.intent.Record && l.Rule == d.intent.Rule && !l.Time.After(d.intent.Time) &&
+			l.Namespace == d.intent.Namespace && l.Name == d.intent.Name
+	})
 }
 
 // reaches says that a Cleaner may act where a request was made: in its namespace, or, if it has none, anywhere.

@@ -62,6 +62,10 @@ type Line struct {
 	Object  string `json:"object"`
 	UID     string `json:"uid"`
 	Version string `json:"resourceVersion"`
+	// Release and Record are the Helm release, as <namespace>/<name>, and the UID of its newest Secret, of a request of an uninstall that a rule
+	// has begun.
+	Release string `json:"release"`
+	Record  string `json:"record"`
 	// Again says that it is the second DELETE of an object in a run.
 	Again bool `json:"again"`
 	// Text is the whole line.

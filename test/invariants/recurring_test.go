@@ -97,6 +97,16 @@ func (s *tale) tells(verb string, o target) {
 	})
 }
 
+// uninstalls deletes an object of the release x, whose uninstall its rule has begun, if it has told of that.
+func (s *tale) uninstalls(o target, told bool) {
+	if told {
+		s.tells("helmUninstall", target{"", "secrets", "shop", recordPrefix + "x.v1", "uid-x"})
+	}
+	s.does(verbDelete, o)
+	l := &s.Log[len(s.Log)-1]
+	l.Release, l.Record = "shop/x", "uid-x"
+}
+
 func demands(o target) map[string]any {
 	return map[string]any{"uid": o.uid, "resourceVersion": "7"}
 }
@@ -236,6 +246,31 @@ func TestCheckJudgesRules(t *testing.T) {
 			slices.Reverse(body)
 			s.sends(verbPatch, a, body)
 		}, want: []string{"I1", "I2", "I2"}},
+
+		"Uninstall": {then: func(s *tale) { s.uninstalls(record, true) }},
+		"UninstallAfterAnEdit": {then: func(s *tale) {
+			s.tells("helmUninstall", record)
+			s.wait()
+			s.edit(func(c *v1alpha1.CommonSpec) { c.Rules[0].When = "false" })
+			s.wait()
+			s.wait()
+			s.uninstalls(record, false)
+		}},
+		"UninstallNotBegun": {then: func(s *tale) { s.uninstalls(record, false) }, want: []string{"I6"}},
+		"UninstallOfAnotherRule": {then: func(s *tale) {
+			s.tells("helmUninstall", record)
+			s.Log[0].Rule = "another"
+			s.uninstalls(record, false)
+		}, want: []string{"I6"}},
+		"UninstallOfSomethingElse": {then: func(s *tale) {
+			s.uninstalls(target{"", "secrets", "shop", recordPrefix + "y.v1", "uid-y"}, true)
+		}, want: []string{"I6"}},
+		"UninstallWhileSuspended": {then: func(s *tale) {
+			s.tells("helmUninstall", record)
+			s.edit(func(c *v1alpha1.CommonSpec) { c.Suspend = true })
+			s.wait()
+			s.uninstalls(record, false)
+		}, want: []string{"I5"}},
 
 		"NotTold":           {then: func(s *tale) { s.sends(verbDelete, a, proper(verbDelete, a)) }, want: []string{"I2", "I2"}},
 		"ToldAfterwards":    {then: func(s *tale) { s.sends(verbDelete, a, proper(verbDelete, a)); s.tells(verbDelete, a) }, want: []string{"I2", "I2"}},

@@ -169,3 +169,44 @@ func TestAnUninstallIsFinishedForItsAuthorOnly(t *testing.T) {
 		e.goes(t, prize(back))
 	})
 }
+
+// TestARuleUninstallsNothingForAnAuthorWithoutRights has an author who may not delete one of the kinds of a chart uninstall it by a rule: nothing of
+// the release is touched, and the status says which right is missing. When the author is given it, the release goes.
+func TestARuleUninstallsNothingForAnAuthorWithoutRights(t *testing.T) {
+	e := shared
+	ns := e.namespace(t)
+	if err := operator.Grant(t.Context(), e.Cluster, "helm", authorizationv1.ResourceAttributes{Verb: "watch", Resource: "secrets"}); err != nil {
+		t.Fatal(err)
+	}
+	eve := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "eve-" + ns}
+	e.grant(t, ns, "eve", eve, append(configMapEditor(), rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "list", "watch", "update", "delete"}})...)
+	as, _ := e.as(t, eve.Name)
+	_, err := helmtest.Install(t.Context(), e.Config(), ns, "web", helmtest.Chart{Templates: map[string]string{
+		"config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n",
+		"prize.yaml":  "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web-prize}\n",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "sh.helm.release.v1.web.v1"}}
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(record), record); err != nil {
+		t.Fatal(err)
+	}
+	before := record.ResourceVersion
+	u := cleaner(t, ns, "c", `{lifecycle: Recurring, targets: [{name: releases, helmReleases: {}}], rules: [{name: all, forEach: releases.items, when: "true", actions: [{helmUninstall: {}}]}]}`)
+	if err := as.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	e.becomes(t, client.ObjectKeyFromObject(u), fmt.Sprintf("UninstallFailed: An action failed and will be retried: Secret %s/sh.helm.release.v1.web.v1: The author of the spec, user %q, is not allowed to ", ns, eve.Name))
+	if err := e.Get(t.Context(), client.ObjectKeyFromObject(record), record); err != nil || record.ResourceVersion != before {
+		t.Errorf("the record was touched: %v", err)
+	}
+	for _, o := range []client.Object{&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web"}}, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-prize"}}} {
+		if err := e.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Errorf("an object of the release is gone: %v", err)
+		}
+	}
+	e.grant(t, ns, "more", eve, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, Verbs: []string{"get", "delete"}})
+	e.goes(t, record)
+	e.goes(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "web-prize"}})
+}

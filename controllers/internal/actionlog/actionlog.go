@@ -81,8 +81,11 @@ type words struct{ reason, action, would, did, result string }
 
 // DescribeDryRun says what a verb would do to an object: "would be deleted".
 func DescribeDryRun(v plan.Verb) string {
-	if v == plan.VerbRemoveFinalizer {
+	switch v {
+	case plan.VerbRemoveFinalizer:
 		return "finalizer would be removed"
+	case plan.VerbHelmUninstall:
+		return "would be uninstalled"
 	}
 	return "would be " + wordsOf(v).result
 }
@@ -97,6 +100,8 @@ func wordsOf(v plan.Verb) words {
 		return words{v1alpha1.EventReasonPatched, "Patch", "patch", "patched", "patched"}
 	case plan.VerbRemoveFinalizer:
 		return words{v1alpha1.EventReasonFinalizerRemoved, "RemoveFinalizer", "remove a finalizer from", "removed a finalizer from", "finalizer removed"}
+	case plan.VerbHelmUninstall:
+		return words{v1alpha1.EventReasonUninstallBegun, "HelmUninstall", "uninstall", "began to uninstall", "uninstall begun"}
 	default:
 		return words{v1alpha1.EventReasonReported, "Report", "report", "reported", "reported"}
 	}
@@ -357,6 +362,15 @@ func (p *Journal) RememberNews(a v1alpha1.Action) {
 	}
 }
 
+// TellUninstalled says that the release whose uninstall a rule has begun is gone.
+func TellUninstalled(p *Journal, rule, release string, kept int) {
+	text := fmt.Sprintf("%s: uninstalled %s", rule, release)
+	if kept > 0 {
+		text += fmt.Sprintf("; %s of it left on purpose", sanitize.CountOf(kept, "object"))
+	}
+	p.NoteEvent(corev1.EventTypeNormal, v1alpha1.EventReasonUninstalled, "HelmUninstall", "%s", text)
+}
+
 // TellIdle says once that a patch changes nothing. It counts for nothing.
 func (p *Journal) TellIdle(s *plan.Step) {
 	p.RememberNews(p.NewAction(s, "changes nothing, and is not sent again until the object or the rule changes"))
@@ -460,7 +474,7 @@ func (p *Journal) countAnswer(s *plan.Step, a life.Answer, at Moments) {
 	}
 	p.To.Metrics.CountAction(key, rule, string(s.Verb), results[a.Kind])
 	if a.Kind == life.AnswerDone && s.IsChange() {
-		ends := s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict
+		ends := s.Verb == plan.VerbDelete || s.Verb == plan.VerbEvict // which are at their end when they are answered
 		p.To.Metrics.ObserveDelay(metrics.Delay{Due: p.To.Clock.Since(at.Due), Decided: p.To.Clock.Since(at.Decided), Ends: ends})
 	}
 }

@@ -387,11 +387,36 @@ func TestDeedsOfAStatusAreBounded(t *testing.T) {
 	}
 }
 
+// Of a release it is said that its uninstall has begun, and then that it is gone.
+func TestTellUninstalled(t *testing.T) {
+	step := deletePod("a")
+	step.Verb, step.Reason, step.Object.Name = plan.VerbHelmUninstall, "", "sh.helm.release.v1.web.v3"
+	j, to, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	j.TellSteps(t.Context(), []plan.Step{step})
+	j.TellDryRun([]plan.Step{step})
+	TellUninstalled(j, step.Rule, "release shop/web", 0)
+	TellUninstalled(j, step.Rule, "release shop/api", 2)
+	j.RecordEvents()
+	want := []string{
+		"c Normal UninstallBegun HelmUninstall: done: began to uninstall 1: release shop/web",
+		"c Normal DryRun HelmUninstall: done: would uninstall 1: release shop/web",
+		"c Normal Uninstalled HelmUninstall: done: uninstalled release shop/web",
+		"c Normal Uninstalled HelmUninstall: done: uninstalled release shop/api; 2 objects of it left on purpose",
+	}
+	if !slices.Equal(to.heard, want) {
+		t.Errorf("it says %q", to.heard)
+	}
+	j.TellOutcome(&step, life.Answer{Kind: life.AnswerDone}, Moments{Decided: now, Due: now})
+	if got := j.mem.Actions[0]; got.Result != "uninstall begun" || got.Object != "release shop/web" || got.Action != "helmUninstall" {
+		t.Errorf("the status shows %+v", got)
+	}
+}
+
 // TestDescribeDryRun shows what each verb would do.
 func TestDescribeDryRun(t *testing.T) {
 	for verb, want := range map[plan.Verb]string{
 		plan.VerbDelete: "would be deleted", plan.VerbEvict: "would be evicted", plan.VerbPatch: "would be patched",
-		plan.VerbRemoveFinalizer: "finalizer would be removed", plan.VerbReport: "would be reported",
+		plan.VerbRemoveFinalizer: "finalizer would be removed", plan.VerbReport: "would be reported", plan.VerbHelmUninstall: "would be uninstalled",
 	} {
 		if got := DescribeDryRun(verb); got != want {
 			t.Errorf("%s: %q, want %q", verb, got, want)

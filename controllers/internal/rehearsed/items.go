@@ -9,8 +9,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/life"
@@ -35,6 +40,35 @@ type Item struct {
 type Refusal struct {
 	// Reason is the reason of conditions, and Why names the object and says why.
 	Reason, Why string
+}
+
+// DescribeIn returns what to report of a plan whose actions were rehearsed, and the last refusal.
+func (m Items) DescribeIn(d plan.Plan, last Refusal) plan.Plan {
+	objects, refused := map[types.UID]bool{}, map[types.UID]bool{}
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		if !s.IsChange() {
+			continue
+		}
+		if slices.ContainsFunc(s.ListItems(), m.HasItem) {
+			objects[s.Object.UID] = true
+		}
+		if slices.ContainsFunc(s.ListItems(), m.IsRefused) {
+			refused[s.Object.UID] = true
+		}
+	}
+	d.Reason, d.Refused, d.Next = v1alpha1.ReasonDryRun, len(refused), monotime.ChooseEarlier(d.Next, m.NextAttempt())
+	acted := sanitize.CountOf(len(objects)-len(refused), "object") + " would be acted on"
+	if d.Release != nil {
+		acted += fmt.Sprintf(" and release %q uninstalled", d.Release.Name)
+	}
+	if len(refused) == 0 {
+		d.Message = fmt.Sprintf("Mode is DryRun: %s; nothing was changed.", acted)
+	} else {
+		d.Message = fmt.Sprintf("Mode is DryRun: requests for %s would be refused, and %s; nothing was changed. %s", sanitize.CountOf(len(refused), "object"), acted, last.Why)
+		d.RefusedReason = last.Reason
+	}
+	return d
 }
 
 // itemBytes is about how much memory one of them takes.

@@ -133,3 +133,27 @@ func TestRefusedItems(t *testing.T) {
 		t.Errorf("after a change of the object: %v", done)
 	}
 }
+
+// TestDescribeIn shows what is reported of a plan whose actions were rehearsed: how many objects would be acted on, how many requests would be
+// refused, and why the last one.
+func TestDescribeIn(t *testing.T) {
+	step := func(name string, verb plan.Verb) plan.Step {
+		return plan.Step{Rule: "r", Keys: []string{name}, Object: pod(name), Verb: verb}
+	}
+	p := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{step("a", plan.VerbDelete), step("b", plan.VerbDelete), step("c", plan.VerbReport), step("d", plan.VerbDelete)}}
+	now, last := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Refusal{Reason: v1alpha1.ReasonDeletionRefused, Why: "Pod shop/b: no"}
+	m, marks := Items{}, MarkItems(p)
+	for i := range p.Steps[:3] { // of the last one it was not asked
+		m.AddStep(&p.Steps[i], marks)
+	}
+	if got := m.DescribeIn(p, last); got.Reason != v1alpha1.ReasonDryRun || got.Refused != 0 || got.RefusedReason != "" || got.Message != "Mode is DryRun: 2 objects would be acted on; nothing was changed." {
+		t.Errorf("got %+v", got)
+	}
+	m.NoteRefused(&p.Steps[1], now)
+	p.Release = &observed.Release{Name: "web"}
+	got := m.DescribeIn(p, last)
+	if got.Refused != 1 || got.RefusedReason != v1alpha1.ReasonDeletionRefused || got.Next.IsZero() ||
+		got.Message != `Mode is DryRun: requests for 1 object would be refused, and 1 object would be acted on and release "web" uninstalled; nothing was changed. Pod shop/b: no` {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -77,6 +77,15 @@ func (r Reported) AddItem(rule, name, reason string) {
 	}
 }
 
+// FindWanted returns the findings of rules after a plan, as far as the reports were made. A rule that gives errors keeps its earlier finding.
+func FindWanted(before []v1alpha1.Finding, rules []v1alpha1.Rule, p *plan.Plan, wasMade func(item plan.ItemKey) bool) []v1alpha1.Finding {
+	wrong := map[string]bool{}
+	for i := range p.Errors {
+		wrong[p.Errors[i].Rule] = true
+	}
+	return UpdateFindings(before, rules, FindReported(p.Steps, wasMade), wrong)
+}
+
 // UpdateFindings returns the findings of rules, in the order of the rules. A rule that reports nothing while something about it is
 // unknown keeps its earlier finding.
 func UpdateFindings(before []v1alpha1.Finding, rules []v1alpha1.Rule, now Reported, unknown map[string]bool) []v1alpha1.Finding {

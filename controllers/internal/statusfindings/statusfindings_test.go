@@ -139,3 +139,16 @@ func TestFindReported(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+// A rule that gives errors keeps its earlier finding, and another one that reports nothing loses it.
+func TestFindWanted(t *testing.T) {
+	before := []v1alpha1.Finding{{Rule: "r", Count: 1, Items: []string{"Pod shop/a"}, Message: "old"}, {Rule: "q", Count: 1, Items: []string{"Pod shop/b"}, Message: "old"}}
+	p := plan.Plan{
+		Steps:  []plan.Step{{Rule: "s", Keys: []string{"c"}, Object: observed.Object{Ref: observed.Ref{Kind: "Pod", Namespace: "shop", Name: "c"}}, Verb: plan.VerbReport, Reason: "new"}},
+		Errors: []v1alpha1.ItemError{{Rule: "q", Message: "no such key"}},
+	}
+	got := FindWanted(before, rulesNamed("r", "q", "s"), &p, func(plan.ItemKey) bool { return true })
+	if diff := cmp.Diff([]v1alpha1.Finding{before[1], {Rule: "s", Count: 1, Items: []string{"Pod shop/c"}, Message: "new"}}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -84,6 +84,8 @@ type Job struct {
 	Ring       signing.Ring
 	Ended      chan<- End
 	Log        logr.Logger
+	// Rule is the rule that has begun the uninstall; empty: a run has.
+	Rule string
 }
 
 // End is how an uninstall ended.
@@ -145,10 +147,22 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 
 // describeEnd returns the End for an outcome.
 func (j *Job) describeEnd(out helm.Outcome, err error) End {
-	end := End{Run: j.Run, Uninstalled: out.State == helm.Done}
+	end := End{Run: j.Run, Uninstalled: out.State == helm.Done, Actions: listActions("helm", out, j.Clock)}
+	switch {
+	case errors.Is(err, errStale):
+	case err != nil:
+		end.Why = sanitize.CleanText(err.Error())
+	default:
+		end.Why = describeState(out)
+	}
+	return end
+}
+
+// listActions lists what an uninstall has done for a rule, for the status.
+func listActions(rule string, out helm.Outcome, c clock.PassiveClock) (actions []v1alpha1.Action) {
 	note := func(ref observed.Ref, result string) {
-		end.Actions = append(end.Actions, v1alpha1.Action{
-			Object: ref.String(), UID: string(ref.UID), Rule: "helm", Action: "helmUninstall", Time: actionlog.AtSecond(j.Clock), Result: result,
+		actions = append(actions, v1alpha1.Action{
+			Object: ref.String(), UID: string(ref.UID), Rule: rule, Action: "helmUninstall", Time: actionlog.AtSecond(c), Result: result,
 		})
 	}
 	for _, ref := range out.Created {
@@ -160,20 +174,22 @@ func (j *Job) describeEnd(out helm.Outcome, err error) End {
 	for _, k := range out.Kept {
 		note(k.Ref, "kept: "+sanitize.CleanText(k.Because))
 	}
+	return actions
+}
+
+// describeState says in words what keeps an uninstall from its end; empty if nothing does.
+func describeState(out helm.Outcome) string {
 	switch {
-	case errors.Is(err, errStale):
-	case err != nil:
-		end.Why = sanitize.CleanText(err.Error())
 	case out.State == helm.Upgraded:
-		end.Why = "the release was upgraded, or its release Secret was modified"
+		return "the release was upgraded, or its release Secret was modified"
 	case out.State == helm.Pending:
-		end.Why = "the release is being installed, upgraded or rolled back"
+		return "the release is being installed, upgraded or rolled back"
 	case out.State == helm.HookRunning:
-		end.Why = sanitize.CleanText(out.Hook + " has not finished yet")
+		return sanitize.CleanText(out.Hook + " has not finished yet")
 	case out.State == helm.Terminating && len(out.Remaining) > 0:
-		end.Why = sanitize.CleanText(fmt.Sprintf("%d objects of the release still exist, such as %s", len(out.Remaining), out.Remaining[0]))
+		return sanitize.CleanText(fmt.Sprintf("%d objects of the release still exist, such as %s", len(out.Remaining), out.Remaining[0]))
 	}
-	return end
+	return ""
 }
 
 // uninstallGuard is asked before each request of an uninstall that changes something. What the guard of a batch asks in controllers, it asks
@@ -241,7 +257,12 @@ func (j *uninstallGuard) mayFinish(verb string, ref observed.Ref) error {
 
 // logIntent records a request before it is sent.
 func (j *uninstallGuard) logIntent(verb string, ref observed.Ref) {
-	j.Log.Info("Intent", "run", j.Run, "rule", "helm", "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
+	log, rule := j.Log, "helm"
+	if j.Rule != "" {
+		rule = j.Rule
+		log = log.WithValues("evaluation", j.ReviewedAt.UTC().Format(time.RFC3339Nano), "release", j.Want.Namespace+"/"+j.Want.Name, "record", j.Want.UID)
+	}
+	log.Info("Intent", "run", j.Run, "rule", rule, "verb", verb, "object", ref.String(), "uid", ref.UID, "resourceVersion", ref.ResourceVersion, "decides", j.Decides)
 }
 
 // knownCleaner returns the Cleaner as the watch knows it, if its run may continue.

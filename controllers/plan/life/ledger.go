@@ -510,5 +510,6 @@ func OutcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 	return map[plan.Verb]v1alpha1.Outcome{
 		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
 		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
+		plan.VerbHelmUninstall: v1alpha1.OutcomeDeleted,
 	}
 }

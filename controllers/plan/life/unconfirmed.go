@@ -58,3 +58,32 @@ func (u Unconfirmed) NextAttempt() time.Time {
 	}
 	return next
 }
+
+// PostponeLeft has the items wait that a first plan wanted, and that live reads were asked about and did not confirm, and says whether there are
+// any: neither is in what both plans want, nor waits for something else in the last one. What is beyond the batch was not asked about.
+func (u Unconfirmed) PostponeLeft(first, last, agreed plan.Plan, limit time.Duration, now time.Time) bool {
+	left := first.ListItems()
+	for item := range agreed.ListItems() {
+		delete(left, item)
+		u.ForgetItem(item)
+	}
+	for i := range last.Steps {
+		if s := &last.Steps[i]; !s.Confirmed {
+			for _, item := range s.ListItems() {
+				delete(left, item)
+			}
+		}
+	}
+	for _, item := range last.Deferred {
+		delete(left, item)
+	}
+	for i := range last.Idle {
+		for _, key := range last.Idle[i].Keys {
+			delete(left, plan.ItemKey{Rule: last.Idle[i].ID.Rule, Key: key})
+		}
+	}
+	if len(left) > 0 {
+		u.PostponeItems(left, limit, now)
+	}
+	return len(left) > 0
+}

@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 )
 
@@ -120,6 +122,48 @@ type Object struct {
 // DescribeUnreadable says that the record of the Helm release cannot be read, and why; for an object that is Unreadable.
 func (o *Object) DescribeUnreadable() string {
 	return "the record of the Helm release cannot be read: " + o.Unreadable
+}
+
+// ReadRevision returns the release and the revision that a Secret records by its name; not ok if it is not named as one that does.
+func (r *Ref) ReadRevision() (release string, revision int64, ok bool) {
+	name, ok := strings.CutPrefix(r.Name, v1alpha1.ReleaseSecretPrefix)
+	at := strings.LastIndex(name, ".v")
+	if !ok || at <= 0 {
+		return "", 0, false
+	}
+	revision, err := strconv.ParseInt(name[at+len(".v"):], 10, 64)
+	return name[:at], revision, err == nil && revision > 0 && strconv.FormatInt(revision, 10) == name[at+len(".v"):]
+}
+
+// DescribeRelease names the release that a Secret records in messages; the Secret, if it records none.
+func (r *Ref) DescribeRelease() string {
+	release, _, ok := r.ReadRevision()
+	if !ok {
+		return r.String()
+	}
+	return FormatName("release", r.Namespace, release)
+}
+
+// IsLeaving says that the object is terminating, or that it records a release that is being uninstalled, or was.
+func (o *Object) IsLeaving() bool {
+	return o.Terminating || o.OfRelease && (o.Labels["status"] == "uninstalling" || o.Labels["status"] == "uninstalled")
+}
+
+// FindNewerRevision returns the newest revision of a release among the objects of a target that is newer than one of them; nil if there is none.
+func (t *Target) FindNewerRevision(o *Object) *Object {
+	release, newest, ok := o.ReadRevision()
+	if !ok {
+		return nil
+	}
+	var newer *Object
+	begin := Ref{Namespace: o.Namespace, Name: v1alpha1.ReleaseSecretPrefix + release + ".v"}
+	first, _ := slices.BinarySearchFunc(t.Objects, begin, func(a Object, b Ref) int { return CompareNames(&a.Ref, &b) })
+	for i := first; i < len(t.Objects) && t.Objects[i].Namespace == o.Namespace && strings.HasPrefix(t.Objects[i].Name, begin.Name); i++ {
+		if name, revision, ok := t.Objects[i].ReadRevision(); ok && name == release && revision > newest {
+			newer, newest = &t.Objects[i], revision
+		}
+	}
+	return newer
 }
 
 // Seen is an object as conditions saw it, in each of the targets among which they did. Nil: they did not.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/vtex/cleaner/api/v1alpha1"
 )
 
 var pods, nodes = schema.GroupVersionResource{Version: "v1", Resource: "pods"}, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
@@ -427,5 +429,78 @@ func TestCompareRefs(t *testing.T) {
 	slices.SortFunc(refs, func(a, b Ref) int { return CompareRefs(&a, &b) })
 	if want := []Ref{ref("", "a", "x"), ref("", "b", "x"), ref("apps", "a", "x"), ref("", "a", "y")}; !slices.Equal(refs, want) {
 		t.Errorf("got %v", refs)
+	}
+}
+
+// The name of a Secret says which revision of which release it records; Helm writes no others.
+func TestReadRevision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		release  string
+		revision int64
+		says     string
+	}{
+		"sh.helm.release.v1.web.v1":                         {"web", 1, "release shop/web"},
+		"sh.helm.release.v1.web.v12":                        {"web", 12, "release shop/web"},
+		"sh.helm.release.v1.a.b.v2":                         {"a.b", 2, "release shop/a.b"},
+		"sh.helm.release.v1.a.v1.v2":                        {"a.v1", 2, "release shop/a.v1"},
+		"sh.helm.release.v1.web":                            {"", 0, "Pod shop/sh.helm.release.v1.web"},
+		"sh.helm.release.v1.v1":                             {"", 0, "Pod shop/sh.helm.release.v1.v1"},
+		"sh.helm.release.v1..v1":                            {"", 0, "Pod shop/sh.helm.release.v1..v1"},
+		"web.v1":                                            {"", 0, "Pod shop/web.v1"},
+		"sh.helm.release.v1.web.v0":                         {"", 0, "Pod shop/sh.helm.release.v1.web.v0"},
+		"sh.helm.release.v1.web.v01":                        {"", 0, "Pod shop/sh.helm.release.v1.web.v01"},
+		"sh.helm.release.v1.web.v+1":                        {"", 0, "Pod shop/sh.helm.release.v1.web.v+1"},
+		"sh.helm.release.v1.web.v-1":                        {"", 0, "Pod shop/sh.helm.release.v1.web.v-1"},
+		"sh.helm.release.v1.web.v1x":                        {"", 0, "Pod shop/sh.helm.release.v1.web.v1x"},
+		"sh.helm.release.v1.web.v1e3":                       {"", 0, "Pod shop/sh.helm.release.v1.web.v1e3"},
+		"sh.helm.release.v1.w.v9" + "999999999999999999999": {"", 0, "Pod shop/sh.helm.release.v1.w.v9999999999999999999999"},
+	} {
+		ref := Ref{Kind: "Pod", Namespace: "shop", Name: name}
+		release, revision, ok := ref.ReadRevision()
+		if ok != (tc.release != "") || ok && (release != tc.release || revision != tc.revision) {
+			t.Errorf("%s: got %q, %d, %t", name, release, revision, ok)
+		}
+		if got := ref.DescribeRelease(); got != tc.says {
+			t.Errorf("%s: got %q, want %q", name, got, tc.says)
+		}
+	}
+}
+
+func TestFindNewerRevision(t *testing.T) {
+	var objects []Object
+	for _, name := range []string{"web.v1", "web.v10", "web.v2", "web.v3.v1", "web.v99x", "wee.v11"} {
+		objects = append(objects, newPod(v1alpha1.ReleaseSecretPrefix+name))
+	}
+	target := seen(append([]Object{newObject("other", v1alpha1.ReleaseSecretPrefix+"web.v20")}, objects...)...)
+	for name, want := range map[string]string{"web.v1": "web.v10", "web.v2": "web.v10", "web.v10": "", "web.v11": "", "web.v3.v1": "", "wee.v11": "", "wee.v3": "wee.v11", "none.v1": "", "web": ""} {
+		o, got := newPod(v1alpha1.ReleaseSecretPrefix+name), ""
+		if newer := target.FindNewerRevision(&o); newer != nil {
+			got = newer.Name
+		}
+		if want != "" {
+			want = v1alpha1.ReleaseSecretPrefix + want
+		}
+		if got != want {
+			t.Errorf("newer than %s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestIsLeaving(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(o *Object)
+		want   bool
+	}{
+		"There":       {func(*Object) {}, false},
+		"Terminating": {func(o *Object) { o.Terminating = true }, true},
+		"Deployed":    {func(o *Object) { o.OfRelease, o.Labels = true, map[string]string{"status": "deployed"} }, false},
+		"Begun":       {func(o *Object) { o.OfRelease, o.Labels = true, map[string]string{"status": "uninstalling"} }, true},
+		"Uninstalled": {func(o *Object) { o.OfRelease, o.Labels = true, map[string]string{"status": "uninstalled"} }, true},
+		"NoRelease":   {func(o *Object) { o.Labels = map[string]string{"status": "uninstalling"} }, false},
+	} {
+		o := newPod("a")
+		if tc.change(&o); o.IsLeaving() != tc.want {
+			t.Errorf("%s: got %t", name, o.IsLeaving())
+		}
 	}
 }

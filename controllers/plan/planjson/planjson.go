@@ -71,7 +71,18 @@ type Options struct {
 	PropagationPolicy  v1alpha1.PropagationPolicy `json:"propagationPolicy,omitempty"`
 	Force              bool                       `json:"force,omitempty"`
 	Finalizer          string                     `json:"finalizer,omitempty"`
-	Revision           int64                      `json:"revision,omitempty"`
+	// Release is the Helm release that a rule uninstalls, whose newest revision the object records; Revision is that revision.
+	Release  string `json:"release,omitempty"`
+	Revision int64  `json:"revision,omitempty"`
+}
+
+// NameObject names the object of a step for people: the release that it uninstalls, or the item that is no object.
+func (s *Step) NameObject() string {
+	kind, name := s.Kind, s.Name+s.Key
+	if s.Options != nil && s.Options.Release != "" {
+		kind, name = "release", s.Options.Release
+	}
+	return observed.FormatName(kind, s.Namespace, name)
 }
 
 // Withheld is a step that is not taken.
@@ -206,6 +217,9 @@ func writeStep(s *plan.Step) Step {
 	if s.Patch != nil {
 		d.Subresource, d.PatchType, d.Patch = s.Patch.Subresource, s.Patch.Type, s.Patch.Body
 		options.Force = s.Patch.Force
+	}
+	if s.Verb == plan.VerbHelmUninstall {
+		options.Release, options.Revision, _ = o.ReadRevision()
 	}
 	if options != (Options{}) {
 		d.Options = &options

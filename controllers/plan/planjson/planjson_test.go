@@ -108,6 +108,29 @@ func TestWritePlanOfNothing(t *testing.T) {
 	}
 }
 
+// A release that a rule uninstalls is named beside the Secret that records it.
+func TestWriteUninstall(t *testing.T) {
+	p := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{{Rule: "r", Verb: plan.VerbHelmUninstall, Object: observed.Object{
+		Ref:   observed.Ref{Resource: pods, Kind: "Secret", Namespace: "shop", Name: "sh.helm.release.v1.web.v3", UID: "u", ResourceVersion: "7"},
+		Value: map[string]any{"apiVersion": "v1", "kind": "Secret"},
+	}}}}
+	steps := WritePlan(&p, plan.Owner{Name: "c"}, born, nil).Steps
+	want := Step{
+		Rule: "r", Verb: "helmUninstall", APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "sh.helm.release.v1.web.v3", UID: "u", ResourceVersion: "7",
+		Options: &Options{Release: "web", Revision: 3},
+	}
+	if diff := cmp.Diff([]Step{want}, steps); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	for want, s := range map[string]Step{
+		"release shop/web": steps[0], "Pod shop/a": {Kind: "Pod", Namespace: "shop", Name: "a"}, "Node n": {Kind: "Node", Name: "n"}, "key": {Key: "key"}, "shop/web": {Namespace: "shop", Name: "web"},
+	} {
+		if got := s.NameObject(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // What is no object has its key.
 func TestWritePlanOfAReport(t *testing.T) {
 	p := plan.Plan{Steps: []plan.Step{{Rule: "r", Keys: []string{"10.0.0.1"}, Verb: plan.VerbReport, Reason: "of two Pods"}}}

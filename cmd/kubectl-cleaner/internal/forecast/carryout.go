@@ -88,11 +88,14 @@ func (c *carrying) carryStep(n int, step *plan.Step, written *planjson.Step) {
 	c.changed = true
 	c.noteDelay(step)
 	exact := c.blur.isExact(step.Rule)
-	if at, ok := c.listStep(written, exact); ok && (step.Verb == plan.VerbDelete || step.Verb == plan.VerbEvict) {
+	if at, ok := c.listStep(written, exact); ok && step.EndsObject() {
 		c.listed[step.Object.Identify()] = at
 	}
 	if !exact {
 		c.blur.noteChange(c.simulation, "", becauseChange)
+	}
+	if step.Verb == plan.VerbHelmUninstall {
+		c.blur.noteChange(c.simulation, step.Rule, becauseRelease)
 	}
 	if limits.IsAny(c.work.Limits) {
 		per, err := limits.ParsePer(c.work.Limits)
@@ -152,6 +155,8 @@ func (c *carrying) changeObject(step *plan.Step) (bool, error) {
 		c.world.ReplaceObject(o.UID, content)
 	case plan.VerbRemoveFinalizer:
 		c.world.removeFinalizer(o, step.Finalizer)
+	case plan.VerbHelmUninstall:
+		c.world.removeRelease(o)
 	default:
 		return c.world.deleteObject(o, deletion{at: c.now, propagation: step.Propagation, grace: step.Grace}), nil
 	}

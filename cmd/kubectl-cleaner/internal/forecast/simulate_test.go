@@ -5,6 +5,7 @@ package forecast
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -450,5 +451,29 @@ func TestFailedPatch(t *testing.T) {
 	f := Predict(t.Context(), Input{Decision: d, Objects: objects, Until: begin.Add(week), IsLate: never})
 	if len(f.Steps) != 0 || len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], `rule "r" cannot patch`) {
 		t.Errorf("steps %v, warnings %v", listSteps(&f), f.Warnings)
+	}
+}
+
+// The uninstall of a release takes all its records, and those of no other one.
+func TestReleasesAreUninstalled(t *testing.T) {
+	record := func(namespace, release string, revision int, status string) string {
+		text := fmt.Sprintf(`{"name":%q,"info":{"status":%q,"last_deployed":"2025-12-01T00:00:00Z"},"chart":{"metadata":{"name":"shop"}},"version":%d,"namespace":%q}`, release, status, revision, namespace)
+		packed := base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString([]byte(text))))
+		name := fmt.Sprintf("sh.helm.release.v1.%s.v%d", release, revision)
+		return fmt.Sprintf("---\n{apiVersion: v1, kind: Secret, type: helm.sh/release.v1, metadata: {name: %[1]s, namespace: %[2]s, uid: %[2]s-%[1]s, labels: {owner: helm, name: %[3]s, version: \"%[4]d\", status: %[5]s}}, data: {release: %[6]s}}\n",
+			name, namespace, release, revision, status, packed)
+	}
+	spec := `
+  lifecycle: Recurring
+  targets: [{name: releases, helmReleases: {}}]
+  rules: [{name: old, forEach: releases.items, when: 'item.name == "web" && item.namespace == "shop"', actions: [{helmUninstall: {}}]}]
+`
+	d, world := loadText(t, spec, record("shop", "web", 1, "superseded")+record("shop", "web", 2, "deployed")+record("shop", "api", 1, "deployed")+record("team", "web", 1, "deployed"))
+	f := Predict(t.Context(), Input{Decision: d, Objects: world, Until: begin.Add(week), IsLate: never})
+	if diff := cmp.Diff([]string{"0s old helmUninstall sh.helm.release.v1.web.v2"}, listSteps(&f)); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	if len(f.Unpredictable) != 1 || f.Unpredictable[0].Because != becauseRelease || f.Unpredictable[0].Rule != "old" {
+		t.Errorf("it is not said that the rest is not predicted: %+v", f.Unpredictable)
 	}
 }

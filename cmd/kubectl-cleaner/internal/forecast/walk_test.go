@@ -144,6 +144,9 @@ func (c *clockwork) changeObject(t *testing.T, s *plan.Step, now time.Time) bool
 	case plan.VerbRemoveFinalizer:
 		c.world.removeFinalizer(o, s.Finalizer)
 		return true
+	case plan.VerbHelmUninstall:
+		c.world.removeRelease(o)
+		return true
 	default:
 		return c.world.deleteObject(o, deletion{at: now, propagation: s.Propagation, grace: s.Grace})
 	}

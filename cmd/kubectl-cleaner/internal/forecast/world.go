@@ -95,6 +95,16 @@ func (d deletion) findGrace(o *observed.Object) int64 {
 
 func (w *world) removeObject(uid types.UID) { w.gone[uid], w.leaving[uid] = true, true }
 
+// removeRelease takes away all records of the release that an object records. What else the release has is not known.
+func (w *world) removeRelease(o *observed.Object) {
+	release, _, _ := o.ReadRevision()
+	for other := range w.EachObject() {
+		if name, _, ok := other.ReadRevision(); ok && name == release && other.Namespace == o.Namespace && other.Resource == o.Resource {
+			w.removeObject(other.UID)
+		}
+	}
+}
+
 // dropObjects takes what is gone off the objects.
 func (w *world) dropObjects() {
 	if len(w.leaving) > 0 {

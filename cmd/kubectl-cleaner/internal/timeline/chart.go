@@ -230,20 +230,11 @@ func describeStep(s *forecast.Step) string {
 	if !s.Exact {
 		about = "about "
 	}
-	text := fmt.Sprintf("%s%s: %s %s", about, formatTime(s.At.Time), s.Verb, nameObject(s))
+	text := fmt.Sprintf("%s%s: %s %s", about, formatTime(s.At.Time), s.Verb, s.Step.NameObject())
 	if s.Reason != "" {
 		text += " (" + s.Reason + ")"
 	}
 	return cleanText(text)
-}
-
-// nameObject names the object of a step, or the item that is none.
-func nameObject(s *forecast.Step) string {
-	name := s.Name + s.Key
-	if s.Namespace != "" {
-		name = s.Namespace + "/" + name
-	}
-	return strings.TrimSpace(s.Kind + " " + name)
 }
 
 // listBands draws when a Cleaner is blocked, when a rule cannot be predicted, and when the Cleaner is gone or nothing is known.

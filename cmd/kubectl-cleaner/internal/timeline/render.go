@@ -167,7 +167,7 @@ func makeFigure(d *forecast.Document) *figure {
 // makeRow writes a step down for the table.
 func makeRow(d *forecast.Document, s *forecast.Located) row {
 	r := row{
-		When: formatTime(s.At.Time), In: "now", Verb: cleanText(s.Verb), Class: classOf(s.Verb), Object: cleanText(nameObject(s.Step)),
+		When: formatTime(s.At.Time), In: "now", Verb: cleanText(s.Verb), Class: classOf(s.Verb), Object: cleanText(s.Step.NameObject()),
 		Cleaner: cleanText(s.Of.Cleaner), Rule: cleanText(s.Rule), Reason: cleanText(s.Reason), About: !s.Exact,
 	}
 	if s.At.After(d.At.Time) {

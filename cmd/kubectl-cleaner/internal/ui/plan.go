@@ -6,7 +6,6 @@ package ui
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/planjson"
@@ -110,10 +109,6 @@ func describeMore(n int) string {
 
 // makeStep lays out a step.
 func makeStep(p *planjson.Step, because string) stepRow {
-	name := p.Name + p.Key
-	if p.Namespace != "" {
-		name = p.Namespace + "/" + name
-	}
 	verb := p.Verb
 	switch {
 	case p.Subresource != "":
@@ -121,7 +116,7 @@ func makeStep(p *planjson.Step, because string) stepRow {
 	case p.Options != nil && p.Options.GracePeriodSeconds != nil && *p.Options.GracePeriodSeconds == 0:
 		verb += " by force"
 	}
-	return stepRow{Verb: showLine(verb), Class: classOf(p.Verb), Object: shorten(strings.TrimSpace(p.Kind+" "+name), maxText), Rule: showLine(p.Rule), Because: shorten(because, maxText)}
+	return stepRow{Verb: showLine(verb), Class: classOf(p.Verb), Object: shorten(p.NameObject(), maxText), Rule: showLine(p.Rule), Because: shorten(because, maxText)}
 }
 
 // classOf is the class of a verb in the style sheet.

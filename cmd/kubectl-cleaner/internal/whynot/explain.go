@@ -395,6 +395,8 @@ func describeVerb(v plan.Verb) string {
 		return "patches it"
 	case plan.VerbRemoveFinalizer:
 		return "removes a finalizer from it"
+	case plan.VerbHelmUninstall:
+		return "uninstalls the release that it records"
 	default:
 		return "reports it"
 	}

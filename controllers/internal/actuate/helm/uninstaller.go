@@ -229,7 +229,7 @@ type UninstallRequest struct {
 	Revision      int64
 	UID           types.UID
 	FirstDeployed time.Time
-	// ResourceVersion is that of the Secret of the revision that was decided on. At any other one the release is not marked, and nothing of it is
+	// ResourceVersion is the version of the Secret that was decided on. At any other one the release is not marked, and nothing of it is
 	// deleted. Empty: a later version is as good, if it says the same.
 	ResourceVersion string
 	// Digest is that which ReadRelease gave. Empty was not recorded, by an older version: it is not compared.
