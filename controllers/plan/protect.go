@@ -147,6 +147,8 @@ func (p Protection) forbidsRecord(verb Verb, o *observed.Object) string {
 		return o.DescribeUnreadable()
 	case o.Resource.GroupResource() != schema.GroupResource{Resource: "secrets"} || !strings.HasPrefix(o.Name, v1alpha1.ReleaseSecretPrefix):
 		return ""
+	case verb == VerbHelmUninstall && strings.HasPrefix(o.Labels["status"], "pending-"):
+		return "Helm is installing, upgrading or rolling back the release: its status is " + o.Labels["status"]
 	case verb == VerbHelmUninstall: // which keeps the record until all else of the release is gone
 		return ""
 	case verb != VerbDelete || !p.records:

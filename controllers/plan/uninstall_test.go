@@ -69,6 +69,7 @@ func TestWhichReleasesAreUninstalled(t *testing.T) {
 		"Begun":       {objects: []observed.Object{under}, begun: []types.UID{under.UID}},
 		"OthersBegun": {objects: []observed.Object{under}, begun: []types.UID{"another"}, want: []string{"release shop/web web.v1"}},
 		"Protected":   {objects: []observed.Object{newRevision("web", 1, "deployed", v1alpha1.ProtectKey+"=true")}, protected: 1},
+		"Pending":     {objects: []observed.Object{newRevision("web", 1, "deployed"), newRevision("web", 2, "pending-upgrade")}, protected: 1},
 		"Unreadable":  {objects: []observed.Object{newRevision("web", 1, "deployed"), unreadable}, protected: 1},
 		"NoRelease":   {objects: []observed.Object{secret}, errors: "Secret shop/sh.helm.release.v1.web.v1 is not an item of a target with helmReleases"},
 	} {
