@@ -322,6 +322,10 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 			reason: "nor when the Cleaner is gone", change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Hour)} },
 			want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner was deleted"},
 		},
+		"JustDeleted": {
+			reason: "nor when it was just deleted, and something holds it", change: func(c *v1alpha1.Cleaner) { c.DeletionTimestamp = &metav1.Time{Time: now} },
+			want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner was deleted"},
+		},
 		"NotOwner":      {reason: "nor by a process that does not own it", given: func(j *RuleJob, _ *fakeHelm) { j.Lease = leading(false) }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: cleanerstore.ErrNotOwner.Error()}},
 		"AnotherAuthor": {reason: "who is reviewed first", given: func(j *RuleJob, _ *fakeHelm) { j.Author = author.Author{Username: "bob"} }, want: Attempt{Reason: v1alpha1.ReasonUninstalling}},
 		"Terminating": {

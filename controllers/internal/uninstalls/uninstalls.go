@@ -194,7 +194,7 @@ func describeState(out helm.Outcome) string {
 
 // uninstallGuard is asked before each request of an uninstall that changes something. What the guard of a batch asks in controllers, it asks
 // too: that this process owns the Cleaner, that it is not suspended, that the clock is trusted. But what has begun is finished after an edit, and
-// after a deletion of the Cleaner while it is held, and each refusal is said to people.
+// for a run after a deletion of the Cleaner while it is held, and each refusal is said to people.
 type uninstallGuard struct {
 	*Job
 	ctx context.Context
@@ -234,8 +234,8 @@ func (j *uninstallGuard) MayRunHook(ref observed.Ref) error { return j.mayFinish
 func (j *uninstallGuard) MayNote(ref observed.Ref) error { return j.mayFinish("note", ref) }
 
 // mayFinish is asked before each request that changes something of a release whose uninstall has begun. The uninstall is finished
-// whatever the spec says now; but never for an author who was not reviewed, never against suspend, and after a deletion only while the
-// Cleaner is held.
+// whatever the spec says now; but never for an author who was not reviewed, never against suspend, and after a deletion only for a run, while
+// the Cleaner is held.
 func (j *uninstallGuard) mayFinish(verb string, ref observed.Ref) error {
 	c, err := j.knownCleaner()
 	if err != nil {
@@ -243,7 +243,7 @@ func (j *uninstallGuard) mayFinish(verb string, ref observed.Ref) error {
 	}
 	now := j.Clock.Now()
 	switch {
-	case c.GetDeletionTimestamp() != nil && !now.Before(c.GetDeletionTimestamp().Add(j.FinishGrace)):
+	case c.GetDeletionTimestamp() != nil && (j.Rule != "" || !now.Before(c.GetDeletionTimestamp().Add(j.FinishGrace))):
 		return errors.New("the Cleaner was deleted")
 	case monotime.ElapsedTime(j.ReviewedAt, now) >= reviewServes:
 		return errStale
