@@ -24,6 +24,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // batchEnd says what follows a batch.
@@ -295,7 +296,7 @@ func (b *batch) recordBatch(ctx context.Context, todo plan.Plan) (plan.Plan, err
 	}
 	todo = life.FirstObjects(todo, life.MaxBatch, life.MaxBatchBytes)
 	b.rows = map[types.UID]int{}
-	var rows []plan.Row
+	var rows []runrow.Row
 	for i := range todo.Steps {
 		s := &todo.Steps[i]
 		if _, known := b.rows[s.Object.UID]; s.Verb == plan.VerbReport || known {

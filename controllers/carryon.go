@@ -30,6 +30,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/controllers/shards"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -186,7 +187,7 @@ func (o *openRun) lookUnknown(ctx context.Context) error {
 // not to be deleted, and counted, again.
 func (o *openRun) rememberGone(run *v1alpha1.Run, sights map[int]life.Sight) {
 	for i, sight := range sights {
-		row, err := plan.ParseRow(run.Rows[i])
+		row, err := runrow.ParseRow(run.Rows[i])
 		if err == nil && sight.Failed == "" && (sight.Missing || sight.UID != row.UID) {
 			o.pass.mem.Overlay.NoteAnswer(observed.Object{Ref: row.Ref}, nil)
 		}
@@ -402,7 +403,7 @@ func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 	f.executor.again = map[types.UID]bool{}
 	all := o.pass.store.Draft.State().Run.Rows
 	for i, text := range all {
-		row, err := plan.ParseRow(text)
+		row, err := runrow.ParseRow(text)
 		if err != nil { // it was left alone when it was looked at
 			continue
 		}
@@ -415,7 +416,7 @@ func (o *openRun) newRowFollower(rows []int) (*rowFollower, error) {
 		}
 	}
 	for _, i := range rows {
-		row, err := plan.ParseRow(all[i])
+		row, err := runrow.ParseRow(all[i])
 		if err != nil {
 			return nil, err
 		}

@@ -230,6 +230,8 @@ type pass struct {
 	ends time.Time
 	// starting is held while an uninstall begins.
 	starting sync.Mutex
+	// asksUninstalls says that the pass has asked which uninstalls for rules are due.
+	asksUninstalls bool
 	// inLine says that a slot is waited for.
 	inLine bool
 	// committed says that this pass has committed a run.
@@ -393,7 +395,10 @@ func (p *pass) wakeTime(until, now time.Time) time.Time {
 	if at := p.store.Draft.State().NextScheduledEvaluation; at != nil && at.After(now) && at.Time.Before(until) {
 		until = at.Time // what the status announces is kept
 	}
-	until = monotime.ChooseEarlier(monotime.ChooseEarlier(until, p.triggers.NextCheck(now)), p.mem.underWay.NextAttempt(now))
+	until = monotime.ChooseEarlier(until, p.triggers.NextCheck(now))
+	if p.asksUninstalls {
+		until = monotime.ChooseEarlier(until, p.mem.underWay.NextAttempt())
+	}
 	if latest := now.Add(reviewAtRest); until.After(latest) {
 		until = latest // what its author may do is asked again
 	}

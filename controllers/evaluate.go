@@ -224,7 +224,7 @@ func (e *evaluator) inputAt(programs *celenv.Programs, now time.Time, s observed
 		Done:        e.pass.mem.Done,
 		Backoff:     e.pass.mem.Backoff,
 		Idle:        e.pass.mem.Idle,
-		Recreations: e.pass.mem.Recreations, Uninstalling: e.pass.mem.underWay.ListRecords(),
+		Recreations: e.pass.mem.Recreations, Uninstalling: e.pass.mem.underWay.ListRecords(), UninstallsFull: e.pass.mem.underWay.IsFull,
 		Room:   e.findRoom(),
 		Memory: e.pass.share,
 	}
@@ -392,7 +392,7 @@ func (e *evaluator) askAgain(d reportedPlan) time.Time {
 
 // reportEvaluated drafts what an evaluation came to, and answers a request for it.
 func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
-	p.newReport().SetEvaluated(in, p.mem.underWay.DescribeIn(d.Plan, p.r.clock.Now()))
+	p.newReport().SetEvaluated(in, p.mem.underWay.DescribeIn(d.Plan, life.IsPaused(p.store.Draft.Common())))
 	if d.Reason != v1alpha1.ReasonSuspended && d.Reason != v1alpha1.ReasonWaitingForTTL {
 		p.announceTick()
 	}
@@ -404,7 +404,7 @@ func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
 
 // reportScheduled drafts that the schedule is waited for.
 func (p *pass) reportScheduled() {
-	p.newReport().SetScheduled()
+	p.newReport().SetScheduled(p.mem.underWay.DescribeScheduled(life.IsPaused(p.store.Draft.Common())))
 	p.announceTick()
 	p.triggers.RepeatAnswer()
 }

@@ -76,7 +76,7 @@ func (b *executor) rehearseSteps(ctx context.Context, steps []plan.Step, marks r
 // rehearseStep asks what would come of a step.
 func rehearseStep(ctx context.Context, b *executor, s *plan.Step) actuate.Outcome {
 	if s.Verb == plan.VerbHelmUninstall {
-		return ruleUninstalls{b.pass}.executeStep(ctx, s, "", nil)
+		return ruleUninstalls{b.pass}.executeStep(ctx, s, "", true, &stepGuard{executor: b})
 	}
 	return b.pass.clients.Actuator.ExecuteStep(ctx, s, s.Object.ResourceVersion, true, &stepGuard{executor: b})
 }

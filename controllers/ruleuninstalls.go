@@ -5,7 +5,7 @@ package controllers
 
 import (
 	"context"
-	"fmt"
+	"errors"
 
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -22,12 +22,14 @@ type ruleUninstalls struct{ pass *pass }
 // carryOn takes what the pool has come to, finds what another process has begun, and has the pool look at what is due.
 func (u ruleUninstalls) carryOn(ctx context.Context) {
 	p := u.pass
-	uninstalls.TellAttempts(p.journal, logf.FromContext(ctx), p.mem.underWay.ReceiveAttempts(p.r.clock.Now()))
+	now := p.r.clock.Now()
+	uninstalls.TellAttempts(p.journal, logf.FromContext(ctx), p.mem.Backoff, p.mem.underWay.ReceiveAttempts(now), now)
 	live := p.reads.MeterLive(p.clients.Live, endOfPass(p))
 	if err := p.mem.underWay.FindBegun(ctx, live, p.store.Ring, p.store.Stored, p.assignment.Work, p.r.clock.Now()); err != nil {
 		logf.FromContext(ctx).Info("Cannot look for releases whose uninstall has begun; it is tried again", "why", err.Error())
 	}
-	if !p.mem.underWay.HasDue(p.r.clock.Now()) || p.mem.run.Busy || p.isDryRun() {
+	p.asksUninstalls = true
+	if !p.mem.underWay.AskDue(p.r.clock.Now()) || p.mem.run.Busy || p.isDryRun() {
 		return
 	}
 	p.r.pool.AskSlot(p.store.Key)
@@ -47,8 +49,8 @@ func (u ruleUninstalls) carryOn(ctx context.Context) {
 	p.mem.stopUninstall = p.r.pool.RunJob(ctx, p.store.Key, job.Do)
 }
 
-// executeStep begins the uninstall that a step asks for, or, without a guard, says what would come of that. One begins at a time: each takes memory.
-func (u ruleUninstalls) executeStep(ctx context.Context, s *plan.Step, version string, guard actuate.Guard) (out actuate.Outcome) {
+// executeStep begins the uninstall that a step asks for, or says what would come of that. One begins at a time: each takes memory.
+func (u ruleUninstalls) executeStep(ctx context.Context, s *plan.Step, version string, dryRun bool, guard actuate.Guard) (out actuate.Outcome) {
 	p := u.pass
 	p.starting.Lock()
 	defer p.starting.Unlock()
@@ -56,17 +58,17 @@ func (u ruleUninstalls) executeStep(ctx context.Context, s *plan.Step, version s
 	if err != nil {
 		return uninstalls.NewOutcome(life.AnswerRefused, err)
 	}
-	if guard != nil && p.mem.underWay.IsFull() { // the next decision waits until one of them is at its end
+	if !dryRun && p.mem.underWay.IsFull(s.Object.Namespace) { // the next decision waits until one of them is at its end
 		return uninstalls.NewOutcome(life.AnswerUnsent, errFull)
 	}
 	starter := uninstalls.Starter{
-		Helm: p.clients.Helm, Owner: p.store.Stored, Ring: p.store.Ring, Decides: fingerprint, Rules: p.assignment.Work.Rules, Review: p.authority.newReviewer().ReviewRelease,
+		Helm: p.clients.Helm, Owner: p.store.Stored, Ring: p.store.Ring, Decides: fingerprint, Rules: p.assignment.Work.Rules, Clock: p.r.clock, Review: p.authority.newReviewer().ReviewRelease,
 	}
 	err = releaseOf(p).readUnlessChanged(ctx, func(ctx context.Context, slot helm.ReadSlot) {
 		starter.Slot = slot
 		begun := (*uninstalls.Begun)(nil)
-		if guard == nil {
-			out = starter.RehearseStep(ctx, s)
+		if dryRun {
+			out = starter.RehearseStep(ctx, s, guard)
 		} else if out, begun = starter.StartStep(ctx, s, version, guard); begun != nil {
 			p.mem.underWay.NoteStarted(*begun, p.r.clock.Now())
 		}
@@ -78,4 +80,4 @@ func (u ruleUninstalls) executeStep(ctx context.Context, s *plan.Step, version s
 }
 
 // errFull says why a release is not uninstalled yet.
-var errFull = fmt.Errorf("%d other releases are being uninstalled, as many as may be at a time", plan.MaxUninstalls)
+var errFull = errors.New("as many other releases are being uninstalled as may be at a time")

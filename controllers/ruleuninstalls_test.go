@@ -192,7 +192,7 @@ func TestARuleUninstallsARelease(t *testing.T) {
 	if got := s.did(); got != "mark" {
 		t.Fatalf("after one pass it did %q, and says %+v", got, r.cleaner().Status)
 	}
-	if got := describeReady(r); !strings.HasPrefix(got, "Uninstalling: Release shop/web is being uninstalled") {
+	if got := describeReady(r); !strings.HasPrefix(got, "Uninstalling: Being uninstalled: release shop/web") {
 		t.Errorf("it says %q", got)
 	}
 	passUntil(r, "the release is gone", func() bool {
@@ -261,5 +261,34 @@ func TestADryRunUninstallsNothing(t *testing.T) {
 	}
 	if text := fmt.Sprint(r.cleaner().Status.LastActions); !strings.Contains(text, "would be uninstalled") {
 		t.Errorf("the last actions are %s", text)
+	}
+}
+
+// TestTwoWhoWantOneReleaseDoNotFight has another Cleaner take the release over each time that it is marked: this one waits ever longer.
+func TestTwoWhoWantOneReleaseDoNotFight(t *testing.T) {
+	r := newRig(t, uninstallingByRule("true"))
+	s := newReleaseServer(t, r)
+	r.pass()
+	take := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.secret.Annotations[v1alpha1.AnnotationUninstall] != "another" {
+			taken := s.secret.DeepCopy()
+			taken.Annotations[v1alpha1.AnnotationUninstall] = "another"
+			s.change(taken)
+		}
+	}
+	take()
+	passUntil(r, "the release is given up", func() bool { return strings.HasPrefix(describeReady(r), "UninstallFailed") })
+	for range 120 {
+		r.clock.Step(time.Second)
+		r.pass()
+		take()
+	}
+	if got := s.did(); got != "mark" {
+		t.Errorf("in two minutes it did %q", got)
+	}
+	if got := describeReady(r); !strings.HasPrefix(got, "UninstallFailed") {
+		t.Errorf("it says %q", got)
 	}
 }

@@ -295,6 +295,6 @@ func TestABatchIsRecordedBeforeItIsDone(t *testing.T) {
 // What the record of a run calls what each verb has done.
 func TestOutcomes(t *testing.T) {
 	same(t, "outcomes", map[plan.Verb]v1alpha1.Outcome{
-		plan.VerbDelete: "deleted", plan.VerbEvict: "evicted", plan.VerbPatch: "patched", plan.VerbRemoveFinalizer: "patched", plan.VerbHelmUninstall: "deleted",
+		plan.VerbDelete: "deleted", plan.VerbEvict: "evicted", plan.VerbPatch: "patched", plan.VerbRemoveFinalizer: "patched", plan.VerbHelmUninstall: "uninstalling",
 	}, life.OutcomesOfVerbs())
 }

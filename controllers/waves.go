@@ -98,7 +98,7 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 				return
 			}
 			if s.Verb == plan.VerbHelmUninstall {
-				outcomes[n] = ruleUninstalls{b.pass}.executeStep(ctx, s, b.namedVersion(s), guard)
+				outcomes[n] = ruleUninstalls{b.pass}.executeStep(ctx, s, b.namedVersion(s), false, guard)
 				return
 			}
 			outcomes[n] = b.pass.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)

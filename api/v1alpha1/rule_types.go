@@ -208,9 +208,10 @@ type RuleAction struct {
 	// +optional
 	RemoveFinalizer *RemoveFinalizerAction `json:"removeFinalizer,omitempty"`
 
-	// Uninstalls the Helm release of the item, which must be its newest revision in a target with helmReleases, if the
-	// revision has not changed since the evaluation. An uninstall that has begun is completed even if the rule changes.
-	// Requires lifecycle: Recurring. A rule can have one such action.
+	// Uninstalls the Helm release of the item, a revision in a target with helmReleases, if it has not changed since the
+	// evaluation. In a rule with this action, only the newest revision of each release is an item, so that keep, leave
+	// and limits count releases. An uninstall that has begun is completed even if the rule changes. Requires lifecycle:
+	// Recurring. A rule can have one such action. Not for templates.
 	// +optional
 	HelmUninstall *HelmUninstallAction `json:"helmUninstall,omitempty"`
 }

@@ -375,7 +375,7 @@ const (
 
 // Outcome is what happened to an object of a cleanup.
 //
-// +kubebuilder:validation:Enum=deleted;evicted;patched;gone;kept;replaced;terminating;unknown
+// +kubebuilder:validation:Enum=deleted;evicted;patched;uninstalling;gone;kept;replaced;terminating;unknown
 type Outcome string
 
 const (
@@ -385,6 +385,9 @@ const (
 	OutcomeEvicted Outcome = "evicted"
 	// OutcomePatched means that the operator changed the object.
 	OutcomePatched Outcome = "patched"
+	// OutcomeUninstalling means that the operator began to uninstall the Helm release that the object records. An Event says when it is
+	// gone.
+	OutcomeUninstalling Outcome = "uninstalling"
 	// OutcomeGone means that the object was already gone, or already terminating.
 	OutcomeGone Outcome = "gone"
 	// OutcomeKept means that the object was not deleted.

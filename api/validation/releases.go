@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -42,11 +43,13 @@ func checkHookTimeout(f *Findings, timeout v1alpha1.Duration, p *field.Path) {
 }
 
 // mayUninstall checks whether an action of a rule may uninstall releases, and whether its items are releases as far as that is known.
-func mayUninstall(f *Findings, spec *v1alpha1.Work, rule, action int, p *field.Path) bool {
+func mayUninstall(f *Findings, spec *v1alpha1.Work, rule, action int, p *field.Path, o Options) bool {
 	actions := spec.Rules[rule].Actions
 	touched, sole := findSoleTarget(spec, &spec.Rules[rule], &actions[action])
 	later := slices.IndexFunc(actions[action+1:], func(a v1alpha1.RuleAction) bool { return a.Report == nil })
 	switch {
+	case o.isTemplate:
+		f.addError(p, "is not for templates: write the rule in a Cleaner or ClusterCleaner, or select what the template deletes instead of releases")
 	case !spec.IsRecurring():
 		f.addError(p, "requires lifecycle: Recurring: change lifecycle, or write helm: {release: NAME, delete: true}, which uninstalls one release, instead of the rule")
 	case later >= 0 && actions[action+1+later].HelmUninstall != nil:
@@ -56,8 +59,23 @@ func mayUninstall(f *Findings, spec *v1alpha1.Work, rule, action int, p *field.P
 	case sole && !spec.Targets[touched].IsOfReleases():
 		f.addError(p, fmt.Sprintf("is for the items of targets with helmReleases, and the target %q has objects of kind %s: select releases with helmReleases, or write delete",
 			spec.Targets[touched].Name, spec.Targets[touched].Reference.Kind))
+	case sole && findRevisionLabel(spec.Targets[touched].HelmReleases) != "":
+		label := findRevisionLabel(spec.Targets[touched].HelmReleases)
+		f.addError(p, fmt.Sprintf("acts on the newest revision of each release, and the target %q selects by the label %s, which hides newer revisions: remove %s from its helmReleases, and ask for it in when, as in item.status == \"deployed\"",
+			spec.Targets[touched].Name, label, label))
 	default:
 		return true
 	}
 	return false
+}
+
+// findRevisionLabel returns a label by which a target of releases selects, and whose value differs between the revisions of a release; empty if there is none.
+func findRevisionLabel(h *v1alpha1.ClusterHelmReleases) string {
+	for _, label := range []string{"status", "version", "createdAt", "modifiedAt"} {
+		_, matched := h.MatchLabels[label]
+		if matched || slices.ContainsFunc(h.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == label }) {
+			return label
+		}
+	}
+	return ""
 }

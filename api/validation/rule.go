@@ -301,7 +301,7 @@ func checkActions(f *Findings, spec *v1alpha1.Work, rule int, p *field.Path, o O
 			f.addError(path.Child(verb), because)
 			continue
 		}
-		if a.HelmUninstall != nil && !mayUninstall(f, spec, rule, i, path.Child(verb)) {
+		if a.HelmUninstall != nil && !mayUninstall(f, spec, rule, i, path.Child(verb), o) {
 			continue
 		}
 		// Without a sole target, it is unknown what the action acts on.
@@ -323,15 +323,7 @@ func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string 
 	}
 	if a.Delete != nil {
 		verbs = append(verbs, "delete")
-		checkGracePeriod(f, a.Delete.GracePeriodSeconds, p.Child("delete", "gracePeriodSeconds"))
-		switch policy := a.Delete.PropagationPolicy; policy {
-		case "", v1alpha1.PropagateBackground, v1alpha1.PropagateForeground, v1alpha1.PropagateOrphan:
-		default:
-			f.addError(p.Child("delete", "propagationPolicy"), fmt.Sprintf("%q is not a propagation policy: write Background, Foreground or Orphan", policy))
-		}
-		if g := a.Delete.GracePeriodSeconds; g != nil && *g == 0 {
-			f.addWarning(p.Child("delete", "gracePeriodSeconds"), "0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone")
-		}
+		checkDelete(f, a.Delete, p.Child("delete"))
 	}
 	if a.Evict != nil {
 		verbs = append(verbs, "evict")
@@ -362,6 +354,18 @@ func checkActionVerb(f *Findings, a *v1alpha1.RuleAction, p *field.Path) string 
 		return ""
 	}
 	return verbs[0]
+}
+
+func checkDelete(f *Findings, d *v1alpha1.DeleteAction, p *field.Path) {
+	checkGracePeriod(f, d.GracePeriodSeconds, p.Child("gracePeriodSeconds"))
+	switch d.PropagationPolicy {
+	case "", v1alpha1.PropagateBackground, v1alpha1.PropagateForeground, v1alpha1.PropagateOrphan:
+	default:
+		f.addError(p.Child("propagationPolicy"), fmt.Sprintf("%q is not a propagation policy: write Background, Foreground or Orphan", d.PropagationPolicy))
+	}
+	if d.GracePeriodSeconds != nil && *d.GracePeriodSeconds == 0 {
+		f.addWarning(p.Child("gracePeriodSeconds"), "0 forces the deletion: the API server forgets a Pod at once, while its containers may still run; remove it unless the Node is gone")
+	}
 }
 
 func checkGracePeriod(f *Findings, seconds *int64, p *field.Path) {

@@ -156,7 +156,7 @@ func readOne(ctx context.Context, r snapshot.Reader, in *plan.Input, whole snaps
 	t := &in.Spec.Targets[read.Target]
 	if read.All {
 		a.whole = whole.ReadTarget(ctx, r, read.Target)
-		if !plan.IsAnswer(t, a.whole.State) {
+		if !observed.IsAnswer(t, a.whole.State) {
 			a.failed, a.problem = true, a.whole.Detail
 		}
 		return a

@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 const (
@@ -34,8 +35,6 @@ const (
 	// MaxWithheld and MaxWithheldBytes bound what is said of objects that are protected.
 	MaxWithheld      = 200
 	MaxWithheldBytes = 128 << 10
-	// MaxUninstalls is how many releases rules of a Cleaner may have under way before they begin with others.
-	MaxUninstalls = 16
 	// maxExpression bounds what is repeated of an expression.
 	maxExpression = 256
 )
@@ -74,6 +73,8 @@ type Input struct {
 	Lagging map[ItemKey]time.Time
 	// Uninstalling are the Secrets of releases whose uninstall this Cleaner has begun: no rule acts on them, whatever else it wants.
 	Uninstalling map[types.UID]bool
+	// UninstallsFull says that so many are under way that no other begins in a namespace. Nil: never.
+	UninstallsFull func(namespace string) bool
 	// Unseen are the objects that are shown as this process has left them, after a change that the watches have not shown: it is unknown whether
 	// the holds of their items continue.
 	Unseen map[types.UID]bool
@@ -239,6 +240,8 @@ type decider struct {
 	claimed map[types.UID]string
 	// floors are how many of each group remain; nil if no rule has `leave`.
 	floors *groupfloor.Floors
+	// newest are the newest revisions of the releases in all targets; nil until a rule asks.
+	newest map[observed.ReleaseName]int64
 	// newHolds counts the `for` timers that started in this evaluation. blindFor is how long `when` may go unchecked at most before one of
 	// the timers must start again; zero: there are none.
 	newHolds int
@@ -327,7 +330,7 @@ func (in *Input) checkTargets() (Plan, bool) {
 		if t.Delete && !in.Spec.Cluster && seen.Resource.Resource != "" && !seen.Namespaced {
 			return invalidPlan(fmt.Sprintf("spec.targets[%d].delete: kind %s is cluster-scoped, but a Cleaner deletes only in its own namespace: remove delete: true (expressions can still read the target).", i, t.Reference.Kind)), false
 		}
-		r, problem := FindProblem(t, seen, in.Owner.Namespace)
+		r, problem := observed.FindProblem(t, seen, in.Owner.Namespace)
 		if r == "" {
 			continue
 		}
@@ -340,50 +343,6 @@ func (in *Input) checkTargets() (Plan, bool) {
 		return Plan{}, true
 	}
 	return Plan{Verdict: v1alpha1.VerdictWait, Reason: reason, Message: strings.Join(problems, " ")}, false
-}
-
-// FindProblem says for which reason a target holds an evaluation up, and in words; both empty if it does not. The owner is the namespace of the
-// Cleaner.
-func FindProblem(t *v1alpha1.ClusterTarget, seen *observed.Target, owner string) (reason, message string) {
-	if !t.IsIncluded() && !t.Delete {
-		return "", ""
-	}
-	asNull := t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
-	missing := func(r string) string {
-		return fmt.Sprintf("Target %q: %s.", t.Name, strings.TrimSuffix(r, "."))
-	}
-	switch seen.State {
-	case observed.Complete:
-		if t.IsIncluded() && t.Reference.Name != "" && len(seen.Objects) == 0 && !asNull {
-			namespace := t.Reference.Namespace
-			if namespace == "" && seen.Namespaced {
-				namespace = owner
-			}
-			return v1alpha1.ReasonTargetMissing, missing(observed.FormatName(t.Reference.Kind, namespace, t.Reference.Name) + " does not exist")
-		}
-		return "", ""
-	case observed.NoSuchKind:
-		if asNull {
-			return "", ""
-		}
-		return v1alpha1.ReasonKindNotServed, missing(seen.Detail)
-	default:
-		return findReason(seen.State), missing(seen.Detail)
-	}
-}
-
-// findReason returns why a Cleaner waits for a target in this state.
-func findReason(s observed.TargetState) string {
-	switch s {
-	case observed.Forbidden:
-		return v1alpha1.ReasonAccessDenied
-	case observed.TooLarge:
-		return v1alpha1.ReasonTooLarge
-	case observed.Unsynced:
-		return v1alpha1.ReasonNotSynced
-	default:
-		return v1alpha1.ReasonReadFailed
-	}
 }
 
 // evaluateWork evaluates the conditions, rules and targets on one snapshot, and returns until when their results are valid. results is nil
@@ -473,7 +432,7 @@ func (p *Plan) nameGroups() map[limits.ItemSum]string {
 		groups := p.Steps[i].Groups
 		for n, sum := range limits.SumItems(groups) {
 			if _, named := names[sum]; !named {
-				names[sum] = showName(groups[n])
+				names[sum] = runrow.ShowName(groups[n])
 			}
 		}
 	}
@@ -486,7 +445,7 @@ func (in limiting) nameFirst(steps []Step) string {
 	var names []string
 	for i := range steps {
 		if s := &steps[i]; s.IsChange() {
-			if name := showName(s.DescribeObject()); !slices.Contains(names, name) {
+			if name := runrow.ShowName(s.DescribeObject()); !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -504,7 +463,7 @@ func (in limiting) newCheck() limits.Check {
 	}
 	for t := range in.Snapshot {
 		if in.Snapshot[t].State == observed.Complete {
-			check.Targets = append(check.Targets, limits.Target{Name: in.Spec.Targets[t].Name, Objects: in.Snapshot[t].EachObject})
+			in.addTargets(&check, t)
 		}
 	}
 	return check
@@ -573,7 +532,7 @@ func (p *Plan) FindTrouble() (reason, message string) {
 	case p.DeferReason != "":
 		return p.DeferReason, "An action failed and will be retried: " + p.DeferDetail
 	case len(p.Errors) > 0:
-		return v1alpha1.ReasonEvaluationFailed, "The Cleaner takes no action because of an error: " + DescribeItemError(&p.Errors[0])
+		return v1alpha1.ReasonEvaluationFailed, "The Cleaner takes no action because of an error: " + itemerrors.DescribeRow(&p.Errors[0])
 	default:
 		return "", ""
 	}
@@ -601,16 +560,6 @@ func (p *Plan) CountFailing() (n int) {
 		n += int(max(1, p.Errors[i].Count))
 	}
 	return n
-}
-
-// DescribeItemError is an error of items in words. It names the item that was evaluated: what is missing can be in another object, which the
-// expression reads for it.
-func DescribeItemError(e *v1alpha1.ItemError) string {
-	about := fmt.Sprintf("rule %q", e.Rule)
-	if e.Key != "" {
-		about += fmt.Sprintf(", item %q", e.Key)
-	}
-	return fmt.Sprintf("%s: spec.%s: %s", about, e.Field, e.Message)
 }
 
 // waitFor returns the plan with verdict Wait, a reason and no steps.

@@ -240,12 +240,6 @@ func (r confirming) actionReads(a *acting) []observed.Read {
 	return out
 }
 
-// IsAnswer says whether a live read of a whole target is an answer: it found what there is, or that the kind is not served,
-// where expressions see null then.
-func IsAnswer(t *v1alpha1.ClusterTarget, found observed.TargetState) bool {
-	return found == observed.Complete || found == observed.NoSuchKind && t.IsIncluded() && t.OnMissing == v1alpha1.OnMissingAsNull
-}
-
 // entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
 func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Error) {
 	switch {

@@ -664,21 +664,3 @@ func TestKeepSteps(t *testing.T) {
 		t.Errorf("%v stays of nothing", shorts(got))
 	}
 }
-
-func TestAnswers(t *testing.T) {
-	wait, null, unseen := &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}, &v1alpha1.ClusterTarget{Name: "t"}
-	asNull(null)
-	asNull(unseen)
-	quiet(unseen)
-	for _, state := range []observed.TargetState{observed.Complete, observed.Unsynced, observed.Forbidden, observed.NoSuchKind, observed.Failed} {
-		if got, want := IsAnswer(wait, state), state == observed.Complete; got != want {
-			t.Errorf("%s answers: %t", state, got)
-		}
-		if got, want := IsAnswer(null, state), state == observed.Complete || state == observed.NoSuchKind; got != want {
-			t.Errorf("%s answers, where null is seen: %t", state, got)
-		}
-		if got, want := IsAnswer(unseen, state), state == observed.Complete; got != want {
-			t.Errorf("%s answers, where nothing is seen: %t", state, got)
-		}
-	}
-}

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // findObject finds the snapshot's own object for what an expression gave: by apiVersion, kind, namespace, name and, if that is
@@ -151,7 +152,7 @@ func (r choosing) isShadowed(a *acting) bool {
 		case i >= 0:
 			r.p.Shadowed[i].Items++
 		case len(r.p.Shadowed) < maxShadows:
-			r.p.Shadowed = append(r.p.Shadowed, Shadow{Rule: r.rule.Name, By: by, Object: showName(d.object.String()), Items: 1})
+			r.p.Shadowed = append(r.p.Shadowed, Shadow{Rule: r.rule.Name, By: by, Object: runrow.ShowName(d.object.String()), Items: 1})
 		}
 		return true
 	}
@@ -217,20 +218,26 @@ func (r choosing) findActionObject(a *acting, i int) (d itemAction, err *expr.Er
 	case a.object == nil:
 		return d, nil
 	}
+	return d, r.checkActionObject(d)
+}
+
+// checkActionObject says why an action cannot be about its object, whatever it says; nil if it can.
+func (r choosing) checkActionObject(d itemAction) *expr.Error {
+	i, action := d.action, &r.rule.Actions[d.action]
 	if action.Evict != nil && d.object.Resource.GroupResource() != (schema.GroupResource{Resource: "pods"}) {
-		return d, r.makeError(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
+		return r.makeError(fmt.Sprintf("actions[%d].evict", i), "only Pods can be evicted", "delete the object, or evict its Pods")
 	}
 	if r.in.Spec.Targets[d.target].IsOfAnyKind() && action.Delete == nil && action.Report == nil { // no other right was reviewed
-		return d, r.makeError(fmt.Sprintf("actions[%d]", i), `only delete and report act on objects of a target of kind "*"`, "use a target of one kind")
+		return r.makeError(fmt.Sprintf("actions[%d]", i), `only delete and report act on objects of a target of kind "*"`, "use a target of one kind")
 	}
 	if action.HelmUninstall != nil && !d.object.OfRelease {
-		return d, r.makeError(fmt.Sprintf("actions[%d].helmUninstall", i), d.object.String()+" is not an item of a target with helmReleases", "act on items of such a target")
+		return r.makeError(fmt.Sprintf("actions[%d].helmUninstall", i), d.object.String()+" is not an item of a target with helmReleases", "act on items of such a target")
 	}
 	if o := d.object; !r.in.Spec.Cluster && (!r.in.Snapshot[d.target].Namespaced || o.Namespace != r.in.Owner.Namespace) {
-		return d, r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts only in its own namespace",
+		return r.makeError(fmt.Sprintf("actions[%d]", i), "a Cleaner acts only in its own namespace",
 			"only read the object here; use a ClusterCleaner to act on it")
 	}
-	return d, nil
+	return nil
 }
 
 // hasNothingToDo says that an action has nothing to do with an object.
@@ -241,7 +248,7 @@ func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Ve
 	}
 	switch verb {
 	case VerbHelmUninstall: // a newer revision stands for the release, and there is nothing left of one whose history was kept
-		return o.Labels["status"] == "uninstalled" || r.in.Snapshot[d.target].FindNewerRevision(o) != nil
+		return o.Labels["status"] == "uninstalled" || r.isOlder(o)
 	case VerbDelete:
 		return o.EndsWithin(action.Delete.GracePeriodSeconds) || slices.ContainsFunc(a.actions, func(d itemAction) bool {
 			return d.object != nil && r.rule.Actions[d.action].Delete != nil && d.object.Identify() == o.Identify()
@@ -275,7 +282,9 @@ func (r choosing) isLeftForNow(a *acting) bool {
 
 // waitsForOthers says that an item waits until other uninstalls are at their end.
 func (r choosing) waitsForOthers(a *acting) bool {
-	return len(r.in.Uninstalling) >= MaxUninstalls && slices.ContainsFunc(a.actions, func(d itemAction) bool { return r.rule.Actions[d.action].HelmUninstall != nil })
+	return r.in.UninstallsFull != nil && slices.ContainsFunc(a.actions, func(d itemAction) bool {
+		return r.rule.Actions[d.action].HelmUninstall != nil && r.in.UninstallsFull(d.object.Namespace)
+	})
 }
 
 // isWaiting says that an item waits because an earlier attempt on one of its objects failed.
@@ -322,7 +331,7 @@ func rankDeferReason(reason string) int {
 // addWithheld adds a step that is not carried out, as far as there is room.
 func (d *decider) addWithheld(w Withheld) {
 	if len(d.p.Withheld) < MaxWithheld {
-		w.Object = showName(w.Step.Object.String())
+		w.Object = runrow.ShowName(w.Step.Object.String())
 		d.p.Withheld = append(d.p.Withheld, w)
 	}
 }

@@ -221,7 +221,8 @@ func (b *Base) keepValues(e *celenv.Evaluation) *Base {
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
 		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
-		if own < 0 || in.Spec.Rules[i].Leave != nil { // all items are grouped, also those that are left alone
+		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others.
+		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil {
 			return 0, false
 		}
 		b.own[own] = true

@@ -80,6 +80,9 @@ func (r leaving) groupItems(items celenv.ItemList) {
 	var names []string
 	r.grouped = make([]grouped, items.CountItems())
 	for place := range items.CountItems() {
+		if uninstalling(r).isLeftOut(place) {
+			continue
+		}
 		item := items.MakeItem(place)
 		group, err := item.EvaluateGroup()
 		switch {

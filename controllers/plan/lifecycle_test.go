@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/limits"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // A Cleaner that cleans once begins when all that its rules want is due, and ends with that.
@@ -314,8 +315,8 @@ func TestProtectionOfVerbs(t *testing.T) {
 		"ANamespace":   {object(namespaces, "Namespace", "", "shop"), []Verb{VerbDelete, VerbEvict}},
 		"NamedAlike":   {p("kube-system"), nil}, // no Namespace
 		"NamedAsOwn":   {p("cleaner-system"), nil},
-		"LongName":     {p(strings.Repeat("a", maxName)), nil},
-		"TooLongName":  {p(strings.Repeat("a", maxName+1)), all},
+		"LongName":     {p(strings.Repeat("a", runrow.MaxName)), nil},
+		"TooLongName":  {p(strings.Repeat("a", runrow.MaxName+1)), all},
 		"Control":      {p("a\x01"), all},
 		"NewLine":      {p("a\nb"), all},
 		"C1Control":    {p("a\u009bb"), all},

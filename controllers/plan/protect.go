@@ -8,16 +8,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/protection"
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // Protection says what is never touched, whatever a Cleaner says.
@@ -34,22 +32,6 @@ type Protection struct {
 	templated bool
 	// records says that all Secrets that the spec selects are records of Helm releases, and that it says so.
 	records bool
-}
-
-// maxName is how long the name of an object may be that is acted on, in bytes: a row of a run has to name it. Most kinds allow 253, and
-// a few, such as Event, anything that a path can have.
-const maxName = 1024
-
-// showName is the name of an object, as records and people are told of it: without controls and what reorders text, and cut where it is
-// longer than any that is acted on.
-func showName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if !unicode.IsGraphic(r) {
-			return ' '
-		}
-		return r
-	}, name)
-	return expr.TruncateText(name, 2*maxName)
 }
 
 // ForSpec is what is left of the protection for a spec.
@@ -94,20 +76,7 @@ func (p Protection) ForbidsVerb(verb Verb, o *observed.Object) string {
 	if verb == VerbReport {
 		return ""
 	}
-	return cmp.Or(forbidsName(o.Name), p.forbidsLending(verb, o), p.forbidsObject(o), p.forbidsRecord(verb, o), p.forbidsKind(verb, o))
-}
-
-// forbidsName says why a record has no room for a name.
-func forbidsName(name string) string {
-	switch {
-	case len(name) > maxName:
-		return fmt.Sprintf("its name is longer than %d bytes and does not fit into status.run", maxName)
-	case strings.ContainsRune(name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
-		return "its name is not valid UTF-8 or contains the character U+FFFD, so status.run cannot identify it"
-	case strings.ContainsFunc(name, unicode.IsControl):
-		return "its name contains a control character, which takes too much room in status.run"
-	}
-	return ""
+	return cmp.Or(runrow.ForbidsName(o.Name), p.forbidsLending(verb, o), p.forbidsObject(o), p.forbidsRecord(verb, o), p.forbidsKind(verb, o))
 }
 
 // forbidsLending says why a verb would lend somebody rights that are not theirs.

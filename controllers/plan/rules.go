@@ -84,6 +84,8 @@ type deciding struct {
 	holds *fortimers.Holding // nil without `for`
 	// grouped are the groups of all items, by their places in forEach; nil without `leave`.
 	grouped []grouped
+	// leftOut says what of forEach is no item of the rule, by the places; nil: all are items.
+	leftOut []bool
 	// acting are the items that are acted on, in their order.
 	acting []*acting
 	// count is how many items each step has left out so far.
@@ -152,11 +154,12 @@ func (r *deciding) decideRule() {
 		r.keepHolds()
 		return
 	}
+	r.count.Items = uninstalling{r}.leaveOutItems(items)
 	if r.rule.Leave != nil {
 		leaving{r}.groupItems(items)
 	}
 	candidates := r.findCandidates(items)
-	r.count.Items, r.count.Matched = items.CountItems(), len(candidates)
+	r.count.Matched = len(candidates)
 	candidates = r.leaveOutTwins(candidates)
 	if r.abortReason() != nil {
 		return
@@ -229,7 +232,7 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 	known := findKnown(r, total)
 	for place := range total {
 		noteProgress(r.in, r.rule.Name, place, total)
-		if known.isFalse(place) {
+		if (uninstalling{r}).isLeftOut(place) || known.isFalse(place) {
 			continue
 		}
 		item := items.MakeItem(place)
@@ -267,9 +270,17 @@ func noteProgress(in *Input, rule string, done, total int) {
 }
 
 // leaveOutTwins removes all candidates that share a key with another one, and records an error for each such key: `for` timers, retries
-// and reports could not be assigned to one of them. Their `for` timers start again.
+// and reports could not be assigned to one of them. Their `for` timers start again. Without keys, an object that forEach gives twice is one
+// item: keep would keep it, and let it go.
 func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 	if r.rule.Key == "" {
+		has := make(map[string]bool, len(candidates))
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
+			twin := has[c.key]
+			has[c.key] = true
+			return twin
+		})
+		r.count.Items, r.count.Matched = r.count.Items-(r.count.Matched-len(candidates)), len(candidates)
 		return candidates
 	}
 	first, twins := make(map[string]int, len(candidates)), map[string]bool{}
@@ -465,6 +476,7 @@ func (r *deciding) leaveKept(group []*candidate) []*candidate {
 	if r.rule.Keep == nil {
 		return group
 	}
+	uninstalling{r}.putLeavingFirst(group)
 	items := make([]*celenv.Item, len(group))
 	for i, c := range group {
 		items[i] = c.item

@@ -1302,3 +1302,21 @@ func TestUnreadableRecordsStayWhereTheObjectIsMadeUp(t *testing.T) {
 		}
 	}
 }
+
+// TestAnObjectThatIsGivenTwiceIsOneItem shows that keep and leave keep an object, and do not also let it go.
+func TestAnObjectThatIsGivenTwiceIsOneItem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *v1alpha1.Rule)
+		acts   int
+	}{
+		"Keep":  {func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(1)) }, 0},
+		"Leave": {func(r *v1alpha1.Rule) { r.Leave = new(intstr.FromInt32(1)) }, 0},
+		"None":  {func(*v1alpha1.Rule) {}, 1},
+	} {
+		work := cluster(rule(func(r *v1alpha1.Rule) { r.ForEach, r.When = "pods.items + pods.items", "true" }, tc.change))
+		got := ComputePlan(t.Context(), over(t, work, object(pods, "Pod", "shop", "a")))
+		if len(got.Steps) != tc.acts || got.Counts[0].Acted != tc.acts || got.Counts[0].Items != 1 || len(got.Errors) > 0 {
+			t.Errorf("%s: %v, counts %+v, errors %v", name, shorts(got.Steps), got.Counts, got.Errors)
+		}
+	}
+}

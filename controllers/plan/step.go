@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/ownerpatches"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/controllers/plan/stringhash"
 )
 
@@ -136,7 +137,7 @@ func (s *Step) DescribeObject() string {
 }
 
 // MakeRow is the step as it is recorded.
-func (s *Step) MakeRow() Row { return Row{Rule: s.Rule, Ref: s.Object.Ref} }
+func (s *Step) MakeRow() runrow.Row { return runrow.Row{Rule: s.Rule, Ref: s.Object.Ref} }
 
 // ListItems are the items of a rule that the step stands for.
 func (s *Step) ListItems() []ItemKey {
@@ -564,3 +565,26 @@ func (f *fold) itemKeys() []string {
 	}
 	return out
 }
+
+// ListRowSteps are the steps that a run records: the first action on each object.
+func (p *Plan) ListRowSteps() []int {
+	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
+	for i := range p.Steps {
+		if id := p.Steps[i].Object.Identify(); p.Steps[i].IsChange() && !has[id] {
+			has[id] = true
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (p *Plan) rowBytes(steps []int) int {
+	n := 0
+	for _, i := range steps {
+		n += p.Steps[i].RowBytes()
+	}
+	return n
+}
+
+// RowBytes is how many bytes the row of a step takes where it is stored.
+func (s *Step) RowBytes() int { return runrow.StoredBytes(s.MakeRow().String()) }

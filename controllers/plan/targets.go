@@ -11,6 +11,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // targetValues is what expressions see of the targets.
@@ -69,7 +70,7 @@ func (in *Input) addTargetSteps(d *decider) {
 					o = s.OwnObject(o)
 				}
 				in.addTargetStep(d, Step{
-					Rule: targetRule + in.Spec.Targets[i].Name, Action: noAction, Keys: []string{string(id)}, Object: o,
+					Rule: runrow.TargetRule(in.Spec.Targets[i].Name), Action: noAction, Keys: []string{string(id)}, Object: o,
 					Verb: VerbDelete, Propagation: v1alpha1.PropagateBackground, Confirmed: len(d.gate) == 0,
 				})
 			}

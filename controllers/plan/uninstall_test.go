@@ -126,6 +126,106 @@ func TestReleasesThatAreLeft(t *testing.T) {
 	}
 }
 
+// sortedRevisions are the revisions as a target has them: some releases, each with older revisions.
+func sortedRevisions(older int, releases ...string) (out []observed.Object) {
+	for _, release := range releases {
+		for n := range older {
+			out = append(out, newRevision(release, n+1, "superseded"))
+		}
+		out = append(out, newRevision(release, older+1, "deployed"))
+	}
+	slices.SortFunc(out, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
+	return out
+}
+
+// TestReleasesCountOnce shows that keep, leave and limits count releases where a rule uninstalls them, however many revisions these have.
+func TestReleasesCountOnce(t *testing.T) {
+	gone, under := newRevision("a", 12, "uninstalled"), newRevision("a", 12, "uninstalling")
+	for name, tc := range map[string]struct {
+		change  func(r *v1alpha1.Rule)
+		limits  *v1alpha1.Limits
+		objects []observed.Object
+		begun   map[types.UID]bool
+		want    []string
+		items   int
+		blocked bool
+	}{
+		"LeaveOne":        {change: func(r *v1alpha1.Rule) { r.Leave = new(intstr.FromInt32(1)) }, objects: sortedRevisions(9, "web"), items: 1},
+		"LeaveOneOfTwo":   {change: func(r *v1alpha1.Rule) { r.Leave = new(intstr.FromInt32(1)) }, objects: sortedRevisions(9, "a", "b"), want: []string{"release shop/a a.v10"}, items: 2},
+		"KeepTwo":         {change: func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(2)) }, objects: sortedRevisions(3, "a", "b", "c"), want: []string{"release shop/a a.v4"}, items: 3},
+		"KeptHistory":     {change: func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(2)) }, objects: append(sortedRevisions(9, "b", "c"), gone), items: 2},
+		"UnderWay":        {change: func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(2)) }, objects: append(sortedRevisions(9, "b", "c"), under), begun: map[types.UID]bool{under.UID: true}, items: 2},
+		"LeavingByHelm":   {change: func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(2)) }, objects: []observed.Object{newRevision("b", 1, "deployed"), newRevision("c", 1, "deployed"), newRevision("d", 1, "uninstalling")}, items: 3, want: []string{"release shop/d d.v1"}},
+		"AllOfFour":       {objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 20}, items: 4, blocked: true},
+		"TwoOfFour":       {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 49}, items: 4, blocked: true},
+		"HalfIsAllowed":   {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 4, want: []string{"release shop/a a.v10", "release shop/b b.v10"}},
+		"OnlyKeptHistory": {objects: append(sortedRevisions(0, "a", "b"), newRevision("x", 1, "uninstalled"), newRevision("y", 1, "uninstalled"), newRevision("z", 1, "uninstalled")), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 2, blocked: true},
+		"GivenTwice":      {change: func(r *v1alpha1.Rule) { r.ForEach, r.Keep = "pods.items + pods.items", new(intstr.FromInt32(1)) }, objects: sortedRevisions(2, "a"), items: 1},
+		"NoTwinsOfAName":  {change: func(r *v1alpha1.Rule) { r.Key = "item.name" }, objects: sortedRevisions(2, "a"), items: 1, want: []string{"release shop/a a.v3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := newUninstalling()
+			if tc.change != nil {
+				work = newUninstalling(tc.change)
+			}
+			work.Limits = tc.limits
+			slices.SortFunc(tc.objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
+			in := over(t, work, tc.objects...)
+			in.Uninstalling = tc.begun
+			got := ComputePlan(t.Context(), in)
+			if got.Counts[0].Items != tc.items || (got.Reason == v1alpha1.ReasonLimitExceeded) != tc.blocked {
+				t.Errorf("%s %s, counts %+v, errors %+v", got.Verdict, got.Message, got.Counts, got.Errors)
+			}
+			if tc.blocked {
+				return
+			}
+			if diff := cmp.Diff(tc.want, uninstalled(&got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRecordsAndReleasesAreCountedApart shows that a Cleaner that deletes old records too may do so beyond the percentage of releases, and that
+// releases that are gone count as long as limits.per says.
+func TestRecordsAndReleasesAreCountedApart(t *testing.T) {
+	work := newUninstalling(func(r *v1alpha1.Rule) { r.When = `item.name == "a"` })
+	second := work.Rules[0]
+	second.Name, second.When, second.Actions = "records", `item.status == "superseded" && item.name != "a"`, []v1alpha1.RuleAction{deletes()}
+	work.Rules = append(work.Rules, second)
+	work.Limits = &v1alpha1.Limits{MaxPercent: 60}
+	in := over(t, work, sortedRevisions(3, "a", "b")...)
+	got := ComputePlan(t.Context(), in)
+	if got.Verdict != v1alpha1.VerdictAct || len(got.Steps) != 4 {
+		t.Fatalf("%s %s: %v", got.Verdict, got.Message, shorts(got.Steps))
+	}
+	at := slices.IndexFunc(got.Steps, func(s Step) bool { return s.Verb == VerbHelmUninstall })
+	done := in.Done.AddAction(in.MakeAction(&got.Steps[at], in.Now))
+	work.Rules[0].When, work.Rules[1].When = `item.name == "b"`, "false"
+	in = over(t, work, sortedRevisions(3, "b")...)
+	in.Done = done
+	if got = ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonLimitExceeded || !strings.Contains(got.Message, "2 of 2, 1 by earlier actions") {
+		t.Errorf("%s %s: %s", got.Verdict, got.Reason, got.Message)
+	}
+}
+
+// TestRevisionsOfTwoTargets shows that a release is one item, also if one target selects an older revision of it than another.
+func TestRevisionsOfTwoTargets(t *testing.T) {
+	for name, change := range map[string]func(r *v1alpha1.Rule){
+		"Leave": func(r *v1alpha1.Rule) { r.Leave = new(intstr.FromInt32(1)) },
+		"Keep":  func(r *v1alpha1.Rule) { r.Keep = new(intstr.FromInt32(1)) },
+	} {
+		work := newUninstalling(change, func(r *v1alpha1.Rule) { r.ForEach = "old.items + pods.items" })
+		work.Targets = append(work.Targets, work.Targets[0])
+		work.Targets[len(work.Targets)-1].Name = "old"
+		in := over(t, work, newRevision("web", 1, "superseded"), newRevision("web", 2, "deployed"))
+		in.Snapshot = append(in.Snapshot, seen(newRevision("web", 1, "superseded")))
+		if got := ComputePlan(t.Context(), in); len(got.Steps) > 0 || got.Counts[0].Items != 1 || len(got.Errors) > 0 {
+			t.Errorf("%s: it uninstalls %v, counts %+v, errors %v", name, uninstalled(&got), got.Counts, got.Errors)
+		}
+	}
+}
+
 // An uninstall is one action, and a rule that comes first has the release.
 func TestAnUninstallIsOneAction(t *testing.T) {
 	work := newUninstalling()

@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -41,7 +42,7 @@ func (r *Reader) LookRows(ctx context.Context, rows []string, which []int) map[i
 		look.queries[t] = sync.OnceValues(func() (snapshot.Query, error) { return snapshot.NewQuery(r.Owner.Namespace, &r.Work.Targets[t]) })
 	}
 	actuate.RunParallel(len(which), func(n int) {
-		row, err := plan.ParseRow(rows[which[n]])
+		row, err := runrow.ParseRow(rows[which[n]])
 		if err != nil {
 			seen[n] = life.Sight{Failed: err.Error()}
 			return
@@ -63,7 +64,7 @@ type look struct {
 }
 
 // readRow reads the object of a row live, and holds it against the spec.
-func (r *look) readRow(ctx context.Context, row plan.Row) life.Sight {
+func (r *look) readRow(ctx context.Context, row runrow.Row) life.Sight {
 	q := snapshot.Query{
 		Group: row.Resource.Group, Version: row.Resource.Version, Kind: row.Resource.Resource,
 		Namespace: row.Namespace, Name: row.Name, Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,

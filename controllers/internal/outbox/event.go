@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 const (
@@ -170,7 +170,7 @@ func encodeData(c CleanerRef, run *v1alpha1.Run) ([]byte, error) {
 		d.Helm = &eventRelease{Name: run.Helm.Name, Revision: run.Helm.Revision, Outcome: run.Helm.Outcome}
 	}
 	for _, o := range run.Outcomes[:min(len(run.Outcomes), maxObjects)] {
-		row, err := plan.ParseRow(o.Row)
+		row, err := runrow.ParseRow(o.Row)
 		if err != nil {
 			continue // another version wrote it; the counts have it
 		}

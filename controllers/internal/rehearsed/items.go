@@ -43,21 +43,21 @@ type Refusal struct {
 }
 
 // DescribeIn returns what to report of a plan whose actions were rehearsed, and the last refusal.
-func (m Items) DescribeIn(d plan.Plan, last Refusal) plan.Plan {
+func (r Items) DescribeIn(d plan.Plan, last Refusal) plan.Plan {
 	objects, refused := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		if !s.IsChange() {
 			continue
 		}
-		if slices.ContainsFunc(s.ListItems(), m.HasItem) {
+		if slices.ContainsFunc(s.ListItems(), r.HasItem) {
 			objects[s.Object.UID] = true
 		}
-		if slices.ContainsFunc(s.ListItems(), m.IsRefused) {
+		if slices.ContainsFunc(s.ListItems(), r.IsRefused) {
 			refused[s.Object.UID] = true
 		}
 	}
-	d.Reason, d.Refused, d.Next = v1alpha1.ReasonDryRun, len(refused), monotime.ChooseEarlier(d.Next, m.NextAttempt())
+	d.Reason, d.Refused, d.Next = v1alpha1.ReasonDryRun, len(refused), monotime.ChooseEarlier(d.Next, r.NextAttempt())
 	acted := sanitize.CountOf(len(objects)-len(refused), "object") + " would be acted on"
 	if d.Release != nil {
 		acted += fmt.Sprintf(" and release %q uninstalled", d.Release.Name)

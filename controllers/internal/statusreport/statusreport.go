@@ -24,7 +24,9 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/outbox"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // Report drafts the part of a status that is there for people. What decides, the run, is written elsewhere, by
@@ -266,7 +268,7 @@ func (r Report) setTargets(in plan.Input, d plan.Plan) {
 				st.ResolvedTargets = append(st.ResolvedTargets, sanitize.CleanText(in.Snapshot[i].Objects[n].String()))
 			}
 		}
-		if why, problem := plan.FindProblem(&r.Work.Targets[i], &in.Snapshot[i], r.Of.Draft.GetNamespace()); why != "" {
+		if why, problem := observed.FindProblem(&r.Work.Targets[i], &in.Snapshot[i], r.Of.Draft.GetNamespace()); why != "" {
 			if reason == "" {
 				reason = why
 			}
@@ -297,7 +299,7 @@ func (r Report) announcedEvaluation(d plan.Plan) time.Time {
 
 // firstError says in words what went wrong with items.
 func firstError(errs []v1alpha1.ItemError) string {
-	return sanitize.CleanText("Items with errors are skipped: " + plan.DescribeItemError(&errs[0]))
+	return sanitize.CleanText("Items with errors are skipped: " + itemerrors.DescribeRow(&errs[0]))
 }
 
 // setPending says what rules wait for. A moment is announced in whole seconds, and not before it comes.
@@ -320,8 +322,8 @@ func (r Report) TemplateMissing(name string) {
 }
 
 // SetScheduled drafts that the Cleaner waits for its schedule. It keeps the result of the last evaluation, and removes the conditions of a
-// finished run.
-func (r Report) SetScheduled() {
+// finished run. What it says of uninstalls that are under way replaces that result; the reason is empty if it says nothing of them.
+func (r Report) SetScheduled(reason, message string) {
 	ran := meta.IsStatusConditionTrue(r.draftStatus().Conditions, v1alpha1.ConditionReconciling)
 	if r.draftStatus().LastEvaluation == nil || ran {
 		r.SetCondition(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
@@ -330,8 +332,24 @@ func (r Report) SetScheduled() {
 	if ran {
 		r.RemoveConditions(v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	}
+	setUninstalls(r, reason, message)
 	r.setDelivered()
 	r.setNext(time.Time{})
+}
+
+// setUninstalls says in Ready what uninstalls under way come to. An earlier process may have said that there are some.
+func setUninstalls(r Report, reason, message string) {
+	ready := meta.FindStatusCondition(r.draftStatus().Conditions, v1alpha1.ConditionReady)
+	switch {
+	case reason == v1alpha1.ReasonUninstalling, reason == v1alpha1.ReasonWaitingForSchedule:
+		r.setReady(metav1.ConditionTrue, reason, message)
+		r.RemoveConditions(v1alpha1.ConditionStalled)
+	case reason != "":
+		r.setReady(metav1.ConditionFalse, reason, message)
+		r.setStalled(reason, message)
+	case ready != nil && ready.Reason == v1alpha1.ReasonUninstalling:
+		r.setReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
+	}
 }
 
 // AnnounceTick announces the next time of the schedule, unless something is due earlier.

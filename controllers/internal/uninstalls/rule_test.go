@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/author"
@@ -42,10 +43,15 @@ type fakeHelm struct {
 	then   helm.OutcomeState
 	wants  []helm.UninstallRequest
 	did    []string
+	// reads is called when it is read.
+	reads func()
 }
 
 func (f *fakeHelm) ReadRelease(context.Context, helm.ReadSlot, string, string) (helm.Release, error) {
 	f.did = append(f.did, "read")
+	if f.reads != nil {
+		f.reads()
+	}
 	return f.release, f.unread
 }
 
@@ -126,7 +132,7 @@ func newStarter(t *testing.T, f *fakeHelm) *Starter {
 		t.Fatal(err)
 	}
 	return &Starter{
-		Helm: f, Owner: c, Ring: job.Ring, Decides: "v1:x", Rules: rulesOf(v1alpha1.HelmUninstallAction{}),
+		Helm: f, Owner: c, Ring: job.Ring, Decides: "v1:x", Rules: rulesOf(v1alpha1.HelmUninstallAction{}), Clock: job.Clock,
 		Review: func(context.Context, *observed.Release, bool) ([]rights.Right, identity.Refusal) {
 			return []rights.Right{{Verb: "delete", Resource: "configmaps", Namespace: "shop"}}, identity.Refusal{}
 		},
@@ -180,29 +186,40 @@ func TestWhatKeepsAStepFromItsUninstall(t *testing.T) {
 		}, kind: life.AnswerRefused, says: "it is odd"},
 		"Slow":      {helm: func(f *fakeHelm) { f.unread = fmt.Errorf("x: %w", helm.ErrTooSlow) }, kind: life.AnswerUnsent, says: "too long"},
 		"Gone":      {release: func(r *helm.Release) { r.State = observed.ReleaseGone }, kind: life.AnswerConflict, says: "is gone"},
-		"Upgraded":  {release: func(r *helm.Release) { r.Revision, r.UID = 4, "newer" }, kind: life.AnswerConflict, says: "is 4, and not 3"},
+		"Older":     {release: func(r *helm.Release) { r.Revision, r.UID = 4, "newer" }, kind: life.AnswerRefused, says: "revision 3 of release \"web\" is not its newest, which is 4"},
+		"Newer":     {release: func(r *helm.Release) { r.Revision, r.UID = 2, "older" }, kind: life.AnswerConflict, says: "is 2, and not 3"},
 		"Recreated": {release: func(r *helm.Release) { r.UID = "another" }, kind: life.AnswerConflict, says: "release"},
 		"Pending": {
 			release: func(r *helm.Release) {
 				r.State, r.Blocked, r.Detail = observed.ReleasePending, v1alpha1.ReasonReleasePending, "it is pending"
 			}, kind: life.AnswerRefused, says: "it is pending",
 		},
-		"Outside":    {release: func(r *helm.Release) { r.Blocked, r.Detail = v1alpha1.ReasonReleaseOutsideNamespace, "it reaches out" }, kind: life.AnswerRefused, says: "it reaches out"},
-		"Hooks":      {release: func(r *helm.Release) { r.HasHooks, r.HooksBlocked = true, "nobody answers for them" }, kind: life.AnswerRefused, says: "nobody answers for them"},
-		"NoHooks":    {release: func(r *helm.Release) { r.HasHooks, r.HooksBlocked = true, "nobody answers for them" }, starter: disablesHooks, kind: life.AnswerDone, begun: true, marks: true},
-		"Rights":     {starter: refuses, kind: life.AnswerRefused, says: "alice may not"},
-		"Pace":       {guard: fakeGuard{pace: errors.New("too fast")}, kind: life.AnswerUnsent, says: "too fast"},
-		"NotSent":    {guard: fakeGuard{may: cleanerstore.ErrOutdated}, kind: life.AnswerUnsent, says: cleanerstore.ErrOutdated.Error()},
-		"Changed":    {helm: func(f *fakeHelm) { f.ends = helm.Outcome{State: helm.Upgraded} }, kind: life.AnswerConflict, says: "Upgraded"},
-		"Stale":      {helm: func(f *fakeHelm) { f.fails = fmt.Errorf("cannot mark: %w", conflict) }, kind: life.AnswerConflict, says: "changed", marks: true},
-		"Lost":       {helm: func(f *fakeHelm) { f.fails = errors.New("connection reset") }, kind: life.AnswerLost, says: "connection reset", begun: true, marks: true},
-		"AllGoing":   {helm: func(f *fakeHelm) { f.then = helm.Terminating }, kind: life.AnswerDone, begun: true, marks: true}, // no request is needed
-		"TakenThen":  {helm: func(f *fakeHelm) { f.then = helm.Upgraded }, kind: life.AnswerLost, says: "Upgraded", begun: true, marks: true},
-		"Breaks":     {helm: func(f *fakeHelm) { f.failed = errors.New("no discovery") }, kind: life.AnswerLost, says: "no discovery", begun: true, marks: true},
-		"NoRelease":  {step: func(s *plan.Step) { s.Object.OfRelease = false }, kind: life.AnswerRefused, says: "it is not the record of a release"},
-		"OddName":    {step: func(s *plan.Step) { s.Object.Name = "web" }, kind: life.AnswerRefused, says: "it is not the record of a release"},
-		"NoUID":      {step: func(s *plan.Step) { s.Object.UID = "" }, kind: life.AnswerRefused, says: "it is not the record of a release"},
-		"NoKey":      {starter: func(s *Starter) { s.Ring = newTestJob(t, alice, nil).Ring }, kind: life.AnswerDone, begun: true, marks: true}, // another key signs as well
+		"Outside":   {release: func(r *helm.Release) { r.Blocked, r.Detail = v1alpha1.ReasonReleaseOutsideNamespace, "it reaches out" }, kind: life.AnswerRefused, says: "it reaches out"},
+		"Hooks":     {release: func(r *helm.Release) { r.HasHooks, r.HooksBlocked = true, "nobody answers for them" }, kind: life.AnswerRefused, says: "nobody answers for them"},
+		"NoHooks":   {release: func(r *helm.Release) { r.HasHooks, r.HooksBlocked = true, "nobody answers for them" }, starter: disablesHooks, kind: life.AnswerDone, begun: true, marks: true},
+		"Rights":    {starter: refuses, kind: life.AnswerRefused, says: "alice may not"},
+		"Pace":      {guard: fakeGuard{pace: errors.New("too fast")}, kind: life.AnswerUnsent, says: "too fast"},
+		"NotSent":   {guard: fakeGuard{may: cleanerstore.ErrOutdated}, kind: life.AnswerUnsent, says: cleanerstore.ErrOutdated.Error()},
+		"Changed":   {helm: func(f *fakeHelm) { f.ends = helm.Outcome{State: helm.Upgraded} }, kind: life.AnswerConflict, says: "Upgraded"},
+		"Stale":     {helm: func(f *fakeHelm) { f.fails = fmt.Errorf("cannot mark: %w", conflict) }, kind: life.AnswerConflict, says: "changed", marks: true},
+		"Lost":      {helm: func(f *fakeHelm) { f.fails = errors.New("connection reset") }, kind: life.AnswerLost, says: "connection reset", begun: true, marks: true},
+		"AllGoing":  {helm: func(f *fakeHelm) { f.then = helm.Terminating }, kind: life.AnswerDone, begun: true, marks: true}, // no request is needed
+		"TakenThen": {helm: func(f *fakeHelm) { f.then = helm.Upgraded }, kind: life.AnswerLost, says: "Upgraded", begun: true, marks: true},
+		"Breaks":    {helm: func(f *fakeHelm) { f.failed = errors.New("no discovery") }, kind: life.AnswerLost, says: "no discovery", begun: true, marks: true},
+		"NoRelease": {step: func(s *plan.Step) { s.Object.OfRelease = false }, kind: life.AnswerRefused, says: "it is not the record of a release"},
+		"OddName":   {step: func(s *plan.Step) { s.Object.Name = "web" }, kind: life.AnswerRefused, says: "it is not the record of a release"},
+		"NoUID":     {step: func(s *plan.Step) { s.Object.UID = "" }, kind: life.AnswerRefused, says: "it is not the record of a release"},
+		"NoKey":     {starter: func(s *Starter) { s.Ring = newTestJob(t, alice, nil).Ring }, kind: life.AnswerDone, begun: true, marks: true}, // another key signs as well
+		"OthersJustBegan": {release: func(r *helm.Release) {
+			r.State, r.Mark, r.Modified = observed.ReleaseUninstalling, "old/v1:x/v1:d/forged", now.Add(-takeOver+time.Minute)
+		}, kind: life.AnswerRefused, says: "it is taken over if it is still there in 1m0s"},
+		"HelmJustBegan": {release: func(r *helm.Release) { r.State, r.Modified = observed.ReleaseUninstalling, now }, kind: life.AnswerRefused, says: "another client"},
+		"BeganLongAgo": {release: func(r *helm.Release) {
+			r.State, r.Modified = observed.ReleaseUninstalling, now.Add(-takeOver)
+		}, kind: life.AnswerDone, begun: true, marks: true},
+		"BeginsInAYear": {release: func(r *helm.Release) {
+			r.State, r.Modified = observed.ReleaseUninstalling, now.AddDate(1, 0, 0)
+		}, kind: life.AnswerDone, begun: true, marks: true},
 		"OthersMark": {release: func(r *helm.Release) { r.State, r.Mark = observed.ReleaseUninstalling, "old/v1:x/v1:d/forged" }, kind: life.AnswerDone, begun: true, marks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,6 +264,21 @@ func refuses(s *Starter) {
 	}
 }
 
+// TestASlowReadIsAFailure shows that a release that takes too long to read is tried again later, and not at once in each pass.
+func TestASlowReadIsAFailure(t *testing.T) {
+	f := &fakeHelm{release: aRelease(), unread: fmt.Errorf("x: %w", context.DeadlineExceeded)}
+	s := newStarter(t, f)
+	clock := clocktesting.NewFakePassiveClock(now)
+	s.Clock, f.reads = clock, func() { clock.SetTime(clock.Now().Add(slowTry)) }
+	if out, begun := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); out.Kind != life.AnswerRefused || begun != nil || !strings.Contains(out.Why, "takes too long") {
+		t.Errorf("got %+v", out)
+	}
+	f.unread = context.Canceled
+	if out, _ := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); out.Kind != life.AnswerUnsent {
+		t.Errorf("after an edit, got %+v", out)
+	}
+}
+
 // What this operator has begun before is taken up, and not begun a second time.
 func TestAStepTakesUpWhatHasBegun(t *testing.T) {
 	f, g := &fakeHelm{release: aRelease()}, &fakeGuard{}
@@ -265,12 +297,13 @@ func TestAStepTakesUpWhatHasBegun(t *testing.T) {
 // A rehearsal reads and asks, and writes nothing.
 func TestARehearsalMarksNothing(t *testing.T) {
 	f := &fakeHelm{release: aRelease()}
-	if out := newStarter(t, f).RehearseStep(t.Context(), aStep()); out.Kind != life.AnswerDone || len(f.wants) > 0 {
+	if out := newStarter(t, f).RehearseStep(t.Context(), aStep(), &fakeGuard{}); out.Kind != life.AnswerDone || len(f.wants) > 0 {
 		t.Errorf("got %+v", out)
 	}
 	s := newStarter(t, f)
-	if refuses(s); s.RehearseStep(t.Context(), aStep()).Why != "alice may not" {
-		t.Errorf("got %+v", s.RehearseStep(t.Context(), aStep()))
+	refuses(s)
+	if got := s.RehearseStep(t.Context(), aStep(), &fakeGuard{}); got.Why != "alice may not" {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -309,13 +342,23 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 		"NoRule": {reason: "nor with the rule", given: func(j *RuleJob, _ *fakeHelm) { j.Rules = nil }, want: Attempt{Ended: true, Uninstalled: true, Progressed: true, Deleted: 2}, did: []string{"delete a", "delete b"}},
 		"Gone": {reason: "another client was faster", given: func(_ *RuleJob, f *fakeHelm) {
 			f.release = helm.Release{Release: observed.Release{State: observed.ReleaseGone}}
-		}, want: Attempt{Ended: true, Uninstalled: true}},
-		"Upgraded":  {reason: "another revision was not decided on", given: func(_ *RuleJob, f *fakeHelm) { f.release.Revision, f.release.UID = 4, "newer" }, want: Attempt{Ended: true, Why: "upgraded"}},
-		"Unmarked":  {reason: "it was never marked, or rolled back", given: func(_ *RuleJob, f *fakeHelm) { f.release.State = observed.ReleaseDeployed }, want: Attempt{Ended: true, Why: "does not have the mark"}},
-		"Copied":    {reason: "the mark is of another Secret", given: func(j *RuleJob, f *fakeHelm) { f.release.UID, j.Releases[0].Record = "copy", "copy" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
-		"Forged":    {reason: "anybody may write an annotation", given: func(_ *RuleJob, f *fakeHelm) { f.release.Mark = "old/v1:x/v1:d/x.y" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
-		"Unread":    {reason: "it is tried again", given: func(_ *RuleJob, f *fakeHelm) { f.unread = errors.New("no connection") }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "no connection"}},
-		"Rights":    {reason: "never for an author who may not", given: func(j *RuleJob, f *fakeHelm) { s := newStarter(t, f); refuses(s); j.Review = s.Review }, want: Attempt{Reason: v1alpha1.ReasonAuthorLacksRights, Why: "alice may not"}},
+		}, want: Attempt{Ended: true, Gone: true}},
+		"Upgraded": {reason: "another revision was not decided on", given: func(_ *RuleJob, f *fakeHelm) { f.release.Revision, f.release.UID = 4, "newer" }, want: Attempt{Ended: true, Why: "upgraded"}},
+		"Unmarked": {reason: "it was never marked, or rolled back", given: func(_ *RuleJob, f *fakeHelm) { f.release.State = observed.ReleaseDeployed }, want: Attempt{Ended: true, Why: "does not have the mark"}},
+		"Unsure": {
+			reason: "its mark may be on the way", given: func(j *RuleJob, f *fakeHelm) { f.release.State, j.Releases[0].since = observed.ReleaseDeployed, now },
+			want: Attempt{Reason: v1alpha1.ReasonUninstalling, Why: "it is unknown whether its uninstall has begun"},
+		},
+		"Replaced": {reason: "another release has its name", given: func(_ *RuleJob, f *fakeHelm) { f.ends = helm.Outcome{State: helm.Replaced} }, want: Attempt{Ended: true, Why: "installed again"}, hooks: true},
+		"Copied":   {reason: "the mark is of another Secret", given: func(j *RuleJob, f *fakeHelm) { f.release.UID, j.Releases[0].Record = "copy", "copy" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
+		"Forged":   {reason: "anybody may write an annotation", given: func(_ *RuleJob, f *fakeHelm) { f.release.Mark = "old/v1:x/v1:d/x.y" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
+		"Unread":   {reason: "it is tried again", given: func(_ *RuleJob, f *fakeHelm) { f.unread = errors.New("no connection") }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "no connection"}},
+		"Rights":   {reason: "never for an author who may not", given: func(j *RuleJob, f *fakeHelm) { s := newStarter(t, f); refuses(s); j.Review = s.Review }, want: Attempt{Reason: v1alpha1.ReasonAuthorLacksRights, Why: "alice may not"}},
+		"Protected": {
+			reason: "not while it is blocked", given: func(_ *RuleJob, f *fakeHelm) {
+				f.release.Blocked, f.release.Detail = v1alpha1.ReasonProtected, "it is protected"
+			}, want: Attempt{Reason: v1alpha1.ReasonProtected, Why: "it is protected"},
+		},
 		"Suspended": {reason: "never against suspend", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner is suspended"}},
 		"DryRun":    {reason: "nor in a dry run", change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner is suspended"}},
 		"Deleted": {
@@ -359,7 +402,7 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 			j.Ended = ended
 			j.Do(t.Context())
 			got := (<-ended)[0]
-			if got.Ended != tc.want.Ended || got.Uninstalled != tc.want.Uninstalled || got.Progressed != tc.want.Progressed || got.Deleted != tc.want.Deleted ||
+			if got.Ended != tc.want.Ended || got.Uninstalled != tc.want.Uninstalled || got.Gone != tc.want.Gone || got.Progressed != tc.want.Progressed || got.Deleted != tc.want.Deleted ||
 				!strings.Contains(got.Why, tc.want.Why) || tc.want.Why == "" && got.Why != "" || !got.Ended && got.Reason != tc.want.Reason || woken != 1 {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}

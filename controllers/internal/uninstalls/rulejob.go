@@ -5,7 +5,7 @@ package uninstalls
 
 import (
 	"context"
-	"errors"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +19,8 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/sanitize"
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
+	"github.com/vtex/cleaner/controllers/plan/backoff"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -68,23 +70,34 @@ func (j *RuleJob) Do(ctx context.Context) {
 // finishRelease tries to finish one uninstall. It does not wait for hooks to end or objects to go: the release is looked at again.
 func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	a := Attempt{Begun: b, Reason: v1alpha1.ReasonUninstallFailed}
+	began := j.Clock.Now()
 	rel, err := j.Helm.ReadRelease(ctx, j.ReadSlot, b.Namespace, b.Release)
+	if took := monotime.ElapsedTime(began, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry {
+		err = describeSlow(took)
+	}
 	mark, ours := signedrecords.ReadRuleMark(j.Ring, j.Owner, rel.UID, rel.Revision, rel.Mark)
 	switch {
 	case err != nil:
 		j.noteOutcome(&a, helm.Outcome{}, err)
 		return a
 	case rel.State == observed.ReleaseGone:
-		a.Ended, a.Uninstalled = true, true
+		a.Ended, a.Gone = true, true
 		return a
 	case rel.UID != b.Record, rel.Revision != b.Revision:
 		a.Ended, a.Why = true, "the release was upgraded or installed again, or its release Secret was created again"
+		return a
+	case rel.State == observed.ReleaseDeployed && monotime.ElapsedTime(b.since, j.Clock.Now()) < markLands: // the answer to its mark may be lost
+		a.Reason, a.Why = v1alpha1.ReasonUninstalling, "it is unknown whether its uninstall has begun"
 		return a
 	case rel.State != observed.ReleaseUninstalling, !ours: // or it was never marked
 		a.Ended, a.Why = true, "the release does not have the mark of this uninstall"
 		return a
 	}
 	a.RuleMark = mark
+	if rel.Blocked != "" {
+		a.Reason, a.Why = rel.Blocked, sanitize.CleanText(rel.Detail)
+		return a
+	}
 	uninstall, disabled := j.findOptions(mark)
 	reviewedAt := j.Clock.Now()
 	reviewed, refused := j.Review(ctx, &rel.Release, disabled)
@@ -106,6 +119,9 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 		ReviewedAt: reviewedAt, Author: j.Author, Ring: j.Ring, Log: j.Log,
 	}
 	out, err := j.Helm.Uninstall(ctx, j.ReadSlot, want, &uninstallGuard{Job: job, ctx: ctx})
+	if took := monotime.ElapsedTime(reviewedAt, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
+		err = describeSlow(took)
+	}
 	j.noteOutcome(&a, out, err)
 	return a
 }
@@ -125,14 +141,14 @@ func (j *RuleJob) noteOutcome(a *Attempt, out helm.Outcome, err error) {
 	a.Actions, a.Deleted, a.Kept = listActions(a.Rule, out, j.Clock), len(out.Deleted), len(out.Kept)
 	a.Progressed = len(out.Created)+len(out.Deleted) > 0
 	switch {
-	case errors.Is(err, errStale), err != nil && isCut(err): // the next attempt continues
+	case err != nil && isCut(err): // the next attempt continues
 		a.Reason = v1alpha1.ReasonUninstalling
 	case err != nil:
 		a.Why = sanitize.CleanText(err.Error())
 	case out.State == helm.Done:
 		a.Ended, a.Uninstalled, a.Reason = true, true, ""
 	case out.State == helm.Replaced:
-		a.Ended, a.Uninstalled, a.Reason = true, true, ""
+		a.Ended, a.Why = true, "it was installed again meanwhile"
 	case out.State == helm.Upgraded, out.State == helm.Pending:
 		a.Ended, a.Why = true, describeState(out)
 	default: // hooks are running, or objects are terminating
@@ -140,17 +156,21 @@ func (j *RuleJob) noteOutcome(a *Attempt, out helm.Outcome, err error) {
 	}
 }
 
-// TellAttempts reports what attempts to finish uninstalls came to.
-func TellAttempts(journal *actionlog.Journal, log logr.Logger, attempts []Attempt) {
+// TellAttempts reports what attempts to finish uninstalls came to. A release that another client has taken over waits, as after a failure: maybe
+// another Cleaner wants it too.
+func TellAttempts(journal *actionlog.Journal, log logr.Logger, failures backoff.Failures, attempts []Attempt, now time.Time) {
 	for i := range attempts {
 		a := &attempts[i]
 		journal.RememberActions(a.Actions...)
 		switch {
 		case a.Uninstalled:
 			actionlog.TellUninstalled(journal, a.Rule, a.Name(), a.Kept)
+		case a.Gone:
+			journal.NoteEvent(corev1.EventTypeNormal, v1alpha1.EventReasonUninstalled, "HelmUninstall", "%s: %s is gone", a.Rule, a.Name())
 		case a.Ended:
+			failures.RecordFailure(a.Record, v1alpha1.ReasonUninstallFailed, a.Why, now)
 			journal.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonUninstallFailed, "HelmUninstall", "%s: the uninstall of %s has ended: %s", a.Rule, a.Name(), a.Why)
 		}
-		log.Info("Tried to finish an uninstall", "rule", a.Rule, "release", a.Namespace+"/"+a.Release, "uninstalled", a.Uninstalled, "ended", a.Ended, "why", a.Why)
+		log.Info("Tried to finish an uninstall", "rule", a.Rule, "release", a.Namespace+"/"+a.Release, "uninstalled", a.Uninstalled, "gone", a.Gone, "ended", a.Ended, "why", a.Why)
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
@@ -17,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -27,6 +30,9 @@ type Uninstaller interface {
 	ReadRelease(ctx context.Context, slot helm.ReadSlot, namespace, name string) (helm.Release, error)
 	Uninstall(ctx context.Context, slot helm.ReadSlot, want helm.UninstallRequest, guard helm.Guard) (helm.Outcome, error)
 }
+
+// takeOver is how long after another client has begun to uninstall a release a rule waits before it does so itself: they would hinder each other.
+const takeOver = time.Hour
 
 // Starter begins uninstalls for the rules of a Cleaner: it marks a release as uninstalling, and deletes nothing. What has begun is finished by a
 // RuleJob.
@@ -40,6 +46,7 @@ type Starter struct {
 	Decides string
 	// Rules are those of the spec.
 	Rules []v1alpha1.Rule
+	Clock clock.PassiveClock
 	// Review asks whether the author may have a release uninstalled, as Reviewer.ReviewRelease does.
 	Review func(ctx context.Context, release *observed.Release, disableHooks bool) ([]rights.Right, identity.Refusal)
 }
@@ -146,12 +153,14 @@ func judgeStart(asked *startGuard, got helm.Outcome, err error, begun *Begun) (a
 
 // isCut says that something ended because its time was over, or the operator stops.
 func isCut(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, helm.ErrTooSlow)
+	return errors.Is(err, errStale) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, helm.ErrTooSlow)
 }
 
 // RehearseStep says what would come of a step, and changes nothing.
-func (s *Starter) RehearseStep(ctx context.Context, step *plan.Step) actuate.Outcome {
-	if _, _, refused := s.examineRelease(ctx, step); refused != nil {
+func (s *Starter) RehearseStep(ctx context.Context, step *plan.Step, guard actuate.Guard) actuate.Outcome {
+	waiting, end := guard.LimitWait(ctx)
+	defer end()
+	if _, _, refused := s.examineRelease(waiting, step); refused != nil {
 		return *refused
 	}
 	return actuate.NewDone(step.Object.ResourceVersion)
@@ -159,35 +168,66 @@ func (s *Starter) RehearseStep(ctx context.Context, step *plan.Step) actuate.Out
 
 // examineRelease reads the release of a step live, and asks whether it may be uninstalled, and for the author. If not, refused is the outcome.
 func (s *Starter) examineRelease(ctx context.Context, step *plan.Step) (rel helm.Release, reviewed []rights.Right, refused *actuate.Outcome) {
-	not := func(kind life.AnswerKind, format string, args ...any) (helm.Release, []rights.Right, *actuate.Outcome) {
-		return rel, nil, new(NewOutcome(kind, fmt.Errorf(format, args...)))
-	}
-	release, revision, ok := step.Object.ReadRevision()
-	if !ok || !step.Object.OfRelease || step.Object.UID == "" {
-		return not(life.AnswerRefused, "cannot uninstall %s: it is not the record of a release", step.Object.Ref)
-	}
-	rel, err := s.Helm.ReadRelease(ctx, s.Slot, step.Object.Namespace, release)
-	switch {
-	case err != nil && isCut(err):
-		return not(life.AnswerUnsent, "%w", err)
-	case err != nil:
-		return not(life.AnswerRefused, "%w", err)
-	case rel.State == observed.ReleaseGone:
-		return not(life.AnswerConflict, "release %q is gone", release)
-	case rel.UID != step.Object.UID, rel.Revision != revision:
-		return not(life.AnswerConflict, "the newest revision of release %q is %d, and not %d as it was decided on", release, rel.Revision, revision)
-	case rel.Blocked != "":
-		return not(life.AnswerRefused, "%s", rel.Detail)
+	rel, kind, err := s.readRelease(ctx, step)
+	if err != nil {
+		return rel, nil, new(NewOutcome(kind, err))
 	}
 	disabled := s.disablesHooks(step.Rule)
 	if rel.HasHooks && rel.HooksBlocked != "" && !disabled {
-		return not(life.AnswerRefused, "release %q: %s", release, rel.HooksBlocked)
+		return rel, nil, new(NewOutcome(life.AnswerRefused, fmt.Errorf("release %q: %s", rel.Name, rel.HooksBlocked)))
 	}
 	reviewed, lacks := s.Review(ctx, &rel.Release, disabled)
 	if lacks.IsRefusal() {
-		return not(life.AnswerRefused, "%s", lacks.AsPhrase())
+		return rel, nil, new(NewOutcome(life.AnswerRefused, errors.New(lacks.AsPhrase())))
 	}
 	return rel, reviewed, nil
+}
+
+// readRelease reads the release of a step live. An error says why its uninstall must not begin now, and kind what that is for the step.
+func (s *Starter) readRelease(ctx context.Context, step *plan.Step) (rel helm.Release, kind life.AnswerKind, err error) {
+	release, revision, ok := step.Object.ReadRevision()
+	if !ok || !step.Object.OfRelease || step.Object.UID == "" {
+		return rel, life.AnswerRefused, fmt.Errorf("cannot uninstall %s: it is not the record of a release", step.Object.Ref)
+	}
+	began := s.Clock.Now()
+	rel, err = s.Helm.ReadRelease(ctx, s.Slot, step.Object.Namespace, release)
+	slow := monotime.ElapsedTime(began, s.Clock.Now()) >= slowTry // it would be as slow in the next pass
+	switch {
+	case err != nil && isCut(err) && slow && !errors.Is(err, context.Canceled):
+		return rel, life.AnswerRefused, fmt.Errorf("cannot read release %q: %w", release, helm.ErrTooSlow)
+	case err != nil && isCut(err):
+		return rel, life.AnswerUnsent, err
+	case err != nil:
+		return rel, life.AnswerRefused, err
+	case rel.State == observed.ReleaseGone:
+		return rel, life.AnswerConflict, fmt.Errorf("release %q is gone", release)
+	case rel.Revision > revision: // its target hides newer revisions, or the watch is late
+		return rel, life.AnswerRefused, fmt.Errorf("revision %d of release %q is not its newest, which is %d", revision, release, rel.Revision)
+	case rel.UID != step.Object.UID, rel.Revision != revision:
+		return rel, life.AnswerConflict, fmt.Errorf("the newest revision of release %q is %d, and not %d as it was decided on", release, rel.Revision, revision)
+	case rel.Blocked != "":
+		return rel, life.AnswerRefused, errors.New(rel.Detail)
+	}
+	if wait := s.waitForOthers(&rel); wait > 0 {
+		return rel, life.AnswerRefused, fmt.Errorf("another client, or another Cleaner, has begun to uninstall it at %s: it is taken over if it is still there in %s",
+			rel.Modified.UTC().Format(time.RFC3339), wait.Round(time.Second))
+	}
+	return rel, life.AnswerDone, nil
+}
+
+// waitForOthers is how long the rule waits for another client that has begun to uninstall a release; zero if none has, or not lately.
+func (s *Starter) waitForOthers(rel *helm.Release) time.Duration {
+	if rel.State != observed.ReleaseUninstalling {
+		return 0
+	}
+	if _, ours := signedrecords.ReadRuleMark(s.Ring, s.Owner, rel.UID, rel.Revision, rel.Mark); ours {
+		return 0
+	}
+	age := s.Clock.Now().Sub(rel.Modified)
+	if age <= -takeOver || age >= takeOver { // it says what it likes
+		return 0
+	}
+	return takeOver - max(age, 0)
 }
 
 // disablesHooks says that a rule uninstalls releases without their hooks.

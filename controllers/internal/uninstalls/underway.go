@@ -28,6 +28,12 @@ const (
 	// firstLook and lastLook bound how soon a release is looked at again whose hooks have not ended, or whose objects are not gone: doubled each time.
 	firstLook = time.Second
 	lastLook  = time.Minute
+	// maxActive is how many releases may be under way before others begin. Those that have long made no progress do not count, or they would stop
+	// all others; maxUnderWay counts them too. Of one namespace there may be a part of them.
+	maxActive, maxActiveOfNamespace     = 16, 8
+	maxUnderWay, maxUnderWayOfNamespace = 256, 64
+	// markLands is how long after it was sent a mark may still be written.
+	markLands = 90 * time.Second
 )
 
 // Begun is a release whose uninstall a rule has begun.
@@ -35,9 +41,9 @@ type Begun struct {
 	signedrecords.RuleMark
 	Namespace, Release string
 
-	// due is when it is looked at next, and wait how long it was not looked at before that.
-	due  time.Time
-	wait time.Duration
+	// since is when this process has known of it first, due when it is looked at next, and wait how long it was not looked at before that.
+	since, due time.Time
+	wait       time.Duration
 	// reason is a reason of conditions for which it is not at its end, and why says that in words; empty if it was not looked at.
 	reason, why string
 }
@@ -50,8 +56,8 @@ type Attempt struct {
 	Begun
 	// Ended says that nothing more is done: the release is gone, or it is no longer the one whose uninstall was begun.
 	Ended bool
-	// Uninstalled says that the release is gone.
-	Uninstalled bool
+	// Uninstalled says that the uninstall is complete, and Gone that the release was found gone.
+	Uninstalled, Gone bool
 	// Reason is a reason of conditions, and Why says in words why it has not come to its end, or why it ended.
 	Reason, Why string
 	// Progressed says that something was deleted or created.
@@ -67,27 +73,50 @@ type UnderWay struct {
 	begun map[types.UID]*Begun
 	// searched says that it was looked for what another process has begun.
 	searched bool
+	// asked is when the Cleaner asked last what is due.
+	asked time.Time
+	// said says that the status says of it.
+	said bool
 	// attempts receives what a job has come to, while one runs.
 	attempts chan []Attempt
 	running  bool
 }
 
-// IsFull says that no other uninstall may begin.
-func (u *UnderWay) IsFull() bool { return len(u.begun) >= plan.MaxUninstalls }
+// IsFull says that no other uninstall may begin in a namespace.
+func (u *UnderWay) IsFull(namespace string) bool {
+	active, activeHere, here := 0, 0, 0
+	for _, b := range u.begun {
+		if b.Namespace == namespace {
+			here++
+		}
+		if b.wait >= lastLook {
+			continue
+		}
+		if active++; b.Namespace == namespace {
+			activeHere++
+		}
+	}
+	return active >= maxActive || len(u.begun) >= maxUnderWay || activeHere >= maxActiveOfNamespace || here >= maxUnderWayOfNamespace
+}
 
-// AddBegun adds a release, which is looked at from a moment on.
-func (u *UnderWay) AddBegun(b Begun, due time.Time) {
+// AddBegun adds a release that is found to be under way. Until it makes progress, it may be one that makes none.
+func (u *UnderWay) AddBegun(b Begun, now time.Time) {
+	b.wait = lastLook
+	u.addAt(b, now, now)
+}
+
+// NoteStarted adds a release whose uninstall has just begun.
+func (u *UnderWay) NoteStarted(b Begun, now time.Time) { u.addAt(b, now, now.Add(firstLook)) }
+
+func (u *UnderWay) addAt(b Begun, now, due time.Time) {
 	if u.begun == nil {
 		u.begun = map[types.UID]*Begun{}
 	}
 	if u.begun[b.Record] == nil {
-		b.due = due
+		b.since, b.due = now, due
 		u.begun[b.Record] = &b
 	}
 }
-
-// NoteStarted adds a release whose uninstall has just begun.
-func (u *UnderWay) NoteStarted(b Begun, now time.Time) { u.AddBegun(b, now.Add(firstLook)) }
 
 // ListRecords lists the Secrets of the releases; nil if there are none.
 func (u *UnderWay) ListRecords() map[types.UID]bool {
@@ -108,13 +137,14 @@ func (u *UnderWay) list() []*Begun {
 	})
 }
 
-// NextAttempt is when a release is due that is not yet; zero if none is, or while a job runs, which wakes the Cleaner.
-func (u *UnderWay) NextAttempt(now time.Time) (at time.Time) {
+// NextAttempt is when a release is due that was not when the Cleaner asked last: maybe by now. It is zero if none is, or while a job runs, which
+// wakes the Cleaner.
+func (u *UnderWay) NextAttempt() (at time.Time) {
 	if u.running {
 		return time.Time{}
 	}
 	for _, b := range u.begun {
-		if b.due.After(now) {
+		if b.due.After(u.asked) {
 			at = monotime.ChooseEarlier(at, b.due)
 		}
 	}
@@ -132,8 +162,11 @@ func (u *UnderWay) TakeDue(now time.Time) ([]Begun, chan<- []Attempt) {
 	return due, u.attempts
 }
 
-// HasDue says that a release is due, and that no job runs.
-func (u *UnderWay) HasDue(now time.Time) bool { return len(u.listDue(now)) > 0 }
+// AskDue says whether a release is due, and no job runs.
+func (u *UnderWay) AskDue(now time.Time) bool {
+	u.asked = now
+	return len(u.listDue(now)) > 0
+}
 
 func (u *UnderWay) listDue(now time.Time) (due []Begun) {
 	if u.running {
@@ -145,6 +178,12 @@ func (u *UnderWay) listDue(now time.Time) (due []Begun) {
 		}
 	}
 	slices.SortStableFunc(due, func(a, b Begun) int { return a.due.Compare(b.due) })
+	turns, turn := map[string]int{}, make(map[types.UID]int, len(due)) // one of each namespace first
+	for i := range due {
+		turn[due[i].Record] = turns[due[i].Namespace]
+		turns[due[i].Namespace]++
+	}
+	slices.SortStableFunc(due, func(a, b Begun) int { return cmp.Compare(turn[a.Record], turn[b.Record]) })
 	return due
 }
 
@@ -188,20 +227,23 @@ func (u *UnderWay) noteAttempt(a *Attempt, now time.Time) {
 // LookAgain has all releases be looked at at once: their author asks for it.
 func (u *UnderWay) LookAgain() {
 	for _, b := range u.begun {
-		b.due, b.wait = time.Time{}, 0
+		b.due = time.Time{}
 	}
 }
 
-// DescribeIn returns a plan that says of what is under way, if it has nothing to say that a person must know first.
-func (u *UnderWay) DescribeIn(p plan.Plan, now time.Time) plan.Plan {
-	if len(u.begun) == 0 || p.Verdict == v1alpha1.VerdictInvalid {
+// DescribeIn returns a plan that says of what is under way, if it has nothing to say that a person must know first. Paused says that nothing is done
+// for the Cleaner.
+func (u *UnderWay) DescribeIn(p plan.Plan, paused bool) plan.Plan {
+	if u.said = len(u.begun) > 0 && p.Verdict != v1alpha1.VerdictInvalid; !u.said {
 		return p
 	}
-	p.Next = monotime.ChooseEarlier(p.Next, u.NextAttempt(now))
-	for _, b := range u.list() {
-		if b.reason != "" && b.reason != v1alpha1.ReasonUninstalling && p.DeferReason == "" {
-			p.DeferReason, p.DeferDetail = b.reason, fmt.Sprintf("%s: %s", b.Name(), b.why)
-		}
+	if paused {
+		p.Message += fmt.Sprintf(" Partly uninstalled: %s.", u.nameSome())
+		return p
+	}
+	p.Next = monotime.ChooseEarlier(p.Next, u.NextAttempt())
+	if stuck := u.findStuck(); stuck != nil && p.DeferReason == "" {
+		p.DeferReason, p.DeferDetail = stuck.reason, fmt.Sprintf("%s: %s", stuck.Name(), stuck.why)
 	}
 	if p.Reason != v1alpha1.ReasonNothingToDo && p.Reason != v1alpha1.ReasonHolding {
 		return p
@@ -210,37 +252,81 @@ func (u *UnderWay) DescribeIn(p plan.Plan, now time.Time) plan.Plan {
 		p.Reason, p.Message = reason, message
 		return p
 	}
-	first := u.list()[0]
-	p.Reason, p.Message = v1alpha1.ReasonUninstalling, fmt.Sprintf("%s is being uninstalled", upperFirst(first.Name()))
-	if more := len(u.begun) - 1; more > 0 {
-		p.Message += fmt.Sprintf(", and %d more", more)
-	}
-	if first.why != "" {
-		p.Message += ": " + first.why
-	}
-	p.Message += "."
+	p.Reason, p.Message = v1alpha1.ReasonUninstalling, u.describeFirst()
 	return p
 }
 
-func upperFirst(text string) string { return "R" + text[1:] } // of a name that begins with "release"
+// DescribeScheduled says what is under way while the Cleaner waits for its schedule; empty if the status need not change for it.
+func (u *UnderWay) DescribeScheduled(paused bool) (reason, message string) {
+	switch stuck := u.findStuck(); {
+	case len(u.begun) == 0 && u.said:
+		u.said = false
+		return v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time."
+	case len(u.begun) == 0:
+		return "", ""
+	case paused:
+		reason, message = v1alpha1.ReasonWaitingForSchedule, fmt.Sprintf("Waiting for the next scheduled time. Partly uninstalled: %s.", u.nameSome())
+	case stuck != nil:
+		reason, message = stuck.reason, fmt.Sprintf("An action failed and will be retried: %s: %s", stuck.Name(), stuck.why)
+	default:
+		reason, message = v1alpha1.ReasonUninstalling, u.describeFirst()
+	}
+	u.said = true
+	return reason, message
+}
+
+// findStuck returns the first release whose uninstall fails; nil if there is none.
+func (u *UnderWay) findStuck() *Begun {
+	all := u.list()
+	if i := slices.IndexFunc(all, func(b *Begun) bool { return b.reason != "" && b.reason != v1alpha1.ReasonUninstalling }); i >= 0 {
+		return all[i]
+	}
+	return nil
+}
+
+// describeFirst says what the first release waits for, and whether others wait for it.
+func (u *UnderWay) describeFirst() string {
+	first := u.list()[0]
+	message := "Being uninstalled: " + u.nameSome()
+	if first.why != "" {
+		message += ": " + first.why
+	}
+	if message += "."; u.IsFull(first.Namespace) {
+		message += " Other releases wait until one of these is gone."
+	}
+	return message
+}
+
+// nameSome names the first release, and says how many more there are.
+func (u *UnderWay) nameSome() string {
+	name := u.list()[0].Name()
+	if more := len(u.begun) - 1; more > 0 {
+		return fmt.Sprintf("%s, and %d more", name, more)
+	}
+	return name
+}
 
 // FindBegun looks once for the uninstalls that another process has begun for a Cleaner: by its marks on the Secrets of its targets of releases,
-// whatever else those select. While that fails, it is tried again; meanwhile a step that wants such a release finds the mark too.
+// whatever else those select, even if no rule uninstalls releases now. While that fails, it is tried again; meanwhile a step that wants such a release
+// finds the mark too.
 func (u *UnderWay) FindBegun(ctx context.Context, live snapshot.Reader, ring signing.Ring, c v1alpha1.Owner, work *v1alpha1.Work, now time.Time) error {
-	if u.searched || !work.UninstallsForRules() {
+	if u.searched {
 		return nil
 	}
+	var failed []error
 	for i := range work.Targets {
 		if !work.Targets[i].IsOfReleases() {
 			continue
 		}
 		query, err := newMarkedQuery(c.GetNamespace(), &work.Targets[i])
 		if err != nil {
-			return err
+			failed = append(failed, err)
+			continue
 		}
 		seen := live.Read(ctx, query)
 		if seen.State != observed.Complete {
-			return errors.New(cmp.Or(seen.Detail, seen.State.String()))
+			failed = append(failed, errors.New(cmp.Or(seen.Detail, seen.State.String())))
+			continue
 		}
 		for n := range seen.Objects {
 			o := &seen.Objects[n]
@@ -254,8 +340,8 @@ func (u *UnderWay) FindBegun(ctx context.Context, live snapshot.Reader, ring sig
 			}
 		}
 	}
-	u.searched = true
-	return nil
+	u.searched = len(failed) == 0
+	return errors.Join(failed...)
 }
 
 // newMarkedQuery asks for the newest records of releases that are being uninstalled, in the namespaces of a target.

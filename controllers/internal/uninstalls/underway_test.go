@@ -32,7 +32,7 @@ func attempt(t *testing.T, u *UnderWay, at time.Time, attempts ...Attempt) {
 	if ended == nil {
 		t.Fatal("nothing is due")
 	}
-	if due, _ := u.TakeDue(at); due != nil || u.HasDue(at) || !u.NextAttempt(at.Add(-time.Hour)).IsZero() || u.ReceiveAttempts(at) != nil {
+	if due, _ := u.TakeDue(at); due != nil || u.AskDue(at) || !u.NextAttempt().IsZero() || u.ReceiveAttempts(at) != nil {
 		t.Error("while a job runs, another one begins")
 	}
 	ended <- attempts
@@ -44,12 +44,15 @@ func attempt(t *testing.T, u *UnderWay, at time.Time, attempts ...Attempt) {
 // TestWhenReleasesAreLookedAtAgain shows that what makes progress is looked at again soon, and what does not, less and less often.
 func TestWhenReleasesAreLookedAtAgain(t *testing.T) {
 	waits := func(a Attempt, times int) (out []time.Duration) {
-		u, at := &UnderWay{}, now
-		u.AddBegun(begunRelease("web"), now)
+		u, at := &UnderWay{}, now.Add(firstLook)
+		u.NoteStarted(begunRelease("web"), now)
 		for range times {
 			a.Begun = begunRelease("web")
+			if !u.AskDue(at) {
+				t.Fatal("it is not due")
+			}
 			attempt(t, u, at, a)
-			next := u.NextAttempt(at)
+			next := u.NextAttempt()
 			out = append(out, next.Sub(at))
 			at = next
 		}
@@ -72,38 +75,126 @@ func TestWhenReleasesAreLookedAtAgain(t *testing.T) {
 
 func TestUnderWay(t *testing.T) {
 	u := &UnderWay{}
-	if u.ListRecords() != nil || u.HasDue(now) || u.IsFull() || !u.NextAttempt(now).IsZero() || u.ReceiveAttempts(now) != nil {
+	if u.ListRecords() != nil || u.AskDue(now) || u.IsFull("shop") || !u.NextAttempt().IsZero() || u.ReceiveAttempts(now) != nil {
 		t.Error("the zero value knows something")
 	}
 	u.NoteStarted(begunRelease("web"), now)
-	if u.HasDue(now) || !u.NextAttempt(now).Equal(now.Add(firstLook)) || !u.HasDue(now.Add(firstLook)) {
+	if u.AskDue(now) || !u.NextAttempt().Equal(now.Add(firstLook)) || !u.AskDue(now.Add(firstLook)) {
 		t.Error("it is not due a second later")
+	}
+	if !u.NextAttempt().IsZero() {
+		t.Error("the Cleaner is to be woken for what it has just found to be due")
 	}
 	u.LookAgain()
 	if due, _ := u.TakeDue(now); len(due) != 1 || due[0].Release != "web" {
 		t.Errorf("due are %+v", due)
 	}
 	u = &UnderWay{}
-	for i := range plan.MaxUninstalls {
-		if u.IsFull() {
+	for i := range maxActiveOfNamespace {
+		if u.IsFull("shop") {
 			t.Fatalf("there is no room for %d", i)
 		}
-		u.AddBegun(begunRelease(fmt.Sprint("r", i)), now.Add(time.Duration(-i)*time.Second))
+		u.NoteStarted(begunRelease(fmt.Sprint("r", i)), now.Add(time.Duration(-i)*time.Second))
 	}
-	if !u.IsFull() || len(u.ListRecords()) != plan.MaxUninstalls || !u.ListRecords()["record-r0"] {
+	if !u.IsFull("shop") || u.IsFull("blog") || len(u.ListRecords()) != maxActiveOfNamespace || !u.ListRecords()["record-r0"] {
 		t.Errorf("it has %v", u.ListRecords())
 	}
 	again := begunRelease("r0")
 	again.Rule = "another"
 	u.AddBegun(again, now)
-	due, ended := u.TakeDue(now)
-	if len(due) != plan.MaxUninstalls || due[0].Release != "r15" || due[15].Release != "r0" || due[15].Rule != "old" {
+	due, ended := u.TakeDue(now.Add(firstLook))
+	if len(due) != maxActiveOfNamespace || due[0].Release != "r7" || due[7].Release != "r0" || due[7].Rule != "old" {
 		t.Errorf("due are %+v", due)
 	}
 	ended <- []Attempt{{Begun: due[0], Ended: true}, {Begun: begunRelease("forgotten"), Ended: true}}
-	if u.ReceiveAttempts(now); u.IsFull() || u.ListRecords()["record-r15"] || !u.HasDue(now) {
+	if u.ReceiveAttempts(now); u.IsFull("shop") || u.ListRecords()["record-r7"] || !u.AskDue(now.Add(firstLook)) {
 		t.Error("what has ended is under way, or what was not reached is not due")
 	}
+}
+
+// inNamespace is a release of a namespace.
+func inNamespace(namespace, name string) Begun {
+	b := begunRelease(namespace + "-" + name)
+	b.Namespace = namespace
+	return b
+}
+
+// TestNamespacesHaveTheirTurns shows that many releases of one namespace neither take all room nor come before those of another.
+func TestNamespacesHaveTheirTurns(t *testing.T) {
+	u := &UnderWay{}
+	for i := range 3 {
+		u.NoteStarted(inNamespace("a", fmt.Sprint(i)), now)
+		u.NoteStarted(inNamespace("b", fmt.Sprint(i)), now.Add(time.Duration(i)*time.Second))
+	}
+	u.NoteStarted(inNamespace("c", "0"), now.Add(time.Minute))
+	var order []string
+	due, _ := u.TakeDue(now.Add(time.Hour))
+	for i := range due {
+		order = append(order, due[i].Release)
+	}
+	if diff := cmp.Diff([]string{"a-0", "b-0", "c-0", "a-1", "b-1", "a-2", "b-2"}, order); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	u = &UnderWay{}
+	for i := range maxActive {
+		u.NoteStarted(inNamespace(fmt.Sprint("n", i), "web"), now)
+	}
+	if !u.IsFull("another") {
+		t.Error("there is no bound for all namespaces")
+	}
+}
+
+// TestWhatIsStuckStopsNoOthers shows that releases that make no progress for a long time leave room for others, up to a bound.
+func TestWhatIsStuckStopsNoOthers(t *testing.T) {
+	u, at := &UnderWay{}, now.Add(firstLook)
+	var held []Attempt
+	for i := range maxActiveOfNamespace {
+		held = append(held, Attempt{Begun: begunRelease(fmt.Sprint("r", i)), Reason: v1alpha1.ReasonUninstalling, Why: "x"})
+		u.NoteStarted(held[i].Begun, now)
+	}
+	for range 7 { // a second, then twice as long each time
+		if !u.IsFull("shop") {
+			t.Fatalf("there is room at %s", at)
+		}
+		attempt(t, u, at, held...)
+		u.AskDue(at)
+		at = u.NextAttempt()
+	}
+	if u.IsFull("shop") {
+		t.Error("releases that are stuck leave no room")
+	}
+	for i := range maxUnderWayOfNamespace - maxActiveOfNamespace {
+		u.AddBegun(begunRelease(fmt.Sprint("s", i)), at)
+	}
+	if !u.IsFull("shop") || u.IsFull("blog") {
+		t.Error("there is no bound for releases of a namespace that are stuck")
+	}
+	for i := range maxUnderWay {
+		u.AddBegun(inNamespace(fmt.Sprint("n", i), "web"), at)
+	}
+	if !u.IsFull("blog") {
+		t.Error("there is no bound for releases that are stuck")
+	}
+}
+
+// TestDescribeScheduled shows what a Cleaner says between two times of its schedule.
+func TestDescribeScheduled(t *testing.T) {
+	u := &UnderWay{}
+	says := func(paused bool, reason, message string) {
+		t.Helper()
+		if gotReason, got := u.DescribeScheduled(paused); gotReason != reason || got != message {
+			t.Errorf("got %s: %s, want %s: %s", gotReason, got, reason, message)
+		}
+	}
+	says(false, "", "")
+	u.NoteStarted(begunRelease("web"), now)
+	says(false, v1alpha1.ReasonUninstalling, "Being uninstalled: release shop/web.")
+	says(true, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time. Partly uninstalled: release shop/web.")
+	attempt(t, u, now.Add(firstLook), Attempt{Begun: begunRelease("web"), Reason: v1alpha1.ReasonProtected, Why: "it is protected"})
+	says(false, v1alpha1.ReasonProtected, "An action failed and will be retried: release shop/web: it is protected")
+	attempt(t, u, now.Add(time.Hour), Attempt{Begun: begunRelease("web"), Ended: true})
+	says(false, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
+	says(false, "", "")
 }
 
 // What is under way is said where a plan has nothing to say that a person must know first.
@@ -118,14 +209,18 @@ func TestDescribeIn(t *testing.T) {
 		releases      []string
 		attempt       *Attempt
 		plan          plan.Plan
+		paused        bool
 		reason, says  string
 		deferredFirst string
 	}{
 		"None":    {plan: nothing, reason: v1alpha1.ReasonNothingToDo, says: "Nothing to clean up."},
-		"Begun":   {releases: []string{"web"}, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Release shop/web is being uninstalled."},
-		"More":    {releases: []string{"web", "api"}, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Release shop/api is being uninstalled, and 1 more."},
-		"Held":    {releases: []string{"web"}, attempt: &held, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Release shop/web is being uninstalled: 1 objects of the release still exist, such as ConfigMap shop/a (x/y)."},
+		"Begun":   {releases: []string{"web"}, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Being uninstalled: release shop/web."},
+		"More":    {releases: []string{"web", "api"}, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Being uninstalled: release shop/api, and 1 more."},
+		"Held":    {releases: []string{"web"}, attempt: &held, plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Being uninstalled: release shop/web: 1 objects of the release still exist, such as ConfigMap shop/a (x/y)."},
 		"Fails":   {releases: []string{"web"}, attempt: &fails, plan: nothing, reason: v1alpha1.ReasonUninstallFailed, says: "An action failed and will be retried: release shop/web: pre-delete hook Job shop/a failed: it failed"},
+		"Full":    {releases: strings.Fields("a b c d e f g h"), plan: nothing, reason: v1alpha1.ReasonUninstalling, says: "Being uninstalled: release shop/a, and 7 more. Other releases wait until one of these is gone."},
+		"DryRun":  {releases: []string{"web"}, plan: plan.Plan{Reason: v1alpha1.ReasonDryRun, Message: "Mode is DryRun."}, reason: v1alpha1.ReasonDryRun, says: "Mode is DryRun. Partly uninstalled: release shop/web.", paused: true},
+		"Paused":  {releases: []string{"web"}, plan: nothing, reason: v1alpha1.ReasonNothingToDo, says: "Nothing to clean up. Partly uninstalled: release shop/web.", paused: true},
 		"Acts":    {releases: []string{"web"}, attempt: &held, plan: acts, reason: v1alpha1.ReasonConditionsMet, says: "There are items to act on."},
 		"Trouble": {releases: []string{"web"}, attempt: &fails, plan: acts, reason: v1alpha1.ReasonConditionsMet, says: "There are items to act on.", deferredFirst: v1alpha1.ReasonUninstallFailed},
 		"Refused": {releases: []string{"web"}, attempt: &fails, plan: refused, reason: v1alpha1.ReasonConditionsMet, says: "There are items to act on.", deferredFirst: v1alpha1.ReasonDeletionRefused},
@@ -134,14 +229,14 @@ func TestDescribeIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			u := &UnderWay{}
 			for _, release := range tc.releases {
-				u.AddBegun(begunRelease(release), now)
+				u.NoteStarted(begunRelease(release), now.Add(-firstLook))
 			}
 			if tc.attempt != nil {
 				a := *tc.attempt
 				a.Begun = begunRelease(tc.releases[0])
 				attempt(t, u, now, a)
 			}
-			got := u.DescribeIn(tc.plan, now)
+			got := u.DescribeIn(tc.plan, tc.paused)
 			if got.Reason != tc.reason || got.Message != tc.says {
 				t.Errorf("got %s: %s", got.Reason, got.Message)
 			}
@@ -194,10 +289,6 @@ func TestAnotherProcessFindsWhatHasBegun(t *testing.T) {
 		{Name: "releases", HelmReleases: &v1alpha1.ClusterHelmReleases{HelmReleases: v1alpha1.HelmReleases{MatchLabels: map[string]string{"status": "deployed"}}}},
 	}}
 	u := &UnderWay{}
-	if err := u.FindBegun(t.Context(), live, job.Ring, c, work, now); err != nil || len(live.queries) > 0 {
-		t.Errorf("for a spec that uninstalls nothing there are %d queries, %v", len(live.queries), err)
-	}
-	work.Rules = rulesOf(v1alpha1.HelmUninstallAction{})
 	if err := u.FindBegun(t.Context(), live, job.Ring, c, work, now); err == nil || !strings.Contains(err.Error(), "not yet") || u.ListRecords() != nil {
 		t.Errorf("what cannot be read is said to be there: %v", err)
 	}

@@ -140,9 +140,14 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 	}
 	took := monotime.ElapsedTime(began, j.Clock.Now())
 	if errors.Is(err, errStale) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
-		err = fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))
+		err = describeSlow(took)
 	}
 	return j.describeEnd(out, err)
+}
+
+// describeSlow is the error of an attempt that took so long and did nothing.
+func describeSlow(took time.Duration) error {
+	return fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))
 }
 
 // describeEnd returns the End for an outcome.

@@ -62,3 +62,13 @@ func DescribeError(err *expr.Error) string {
 	}
 	return message
 }
+
+// DescribeRow is an error of items in words. It names the item that was evaluated: what is missing can be in another object, which the
+// expression reads for it.
+func DescribeRow(e *v1alpha1.ItemError) string {
+	about := fmt.Sprintf("rule %q", e.Rule)
+	if e.Key != "" {
+		about += fmt.Sprintf(", item %q", e.Key)
+	}
+	return fmt.Sprintf("%s: spec.%s: %s", about, e.Field, e.Message)
+}

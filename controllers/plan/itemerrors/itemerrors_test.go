@@ -65,3 +65,14 @@ func TestDescribeError(t *testing.T) {
 		}
 	}
 }
+
+func TestDescribeRow(t *testing.T) {
+	for want, e := range map[string]v1alpha1.ItemError{
+		`rule "old": spec.rules[0].when: no such key: a`:                {Rule: "old", Field: "rules[0].when", Message: "no such key: a"},
+		`rule "old", item "Pod shop/a": spec.rules[0].when: it is late`: {Rule: "old", Key: "Pod shop/a", Field: "rules[0].when", Message: "it is late"},
+	} {
+		if got := DescribeRow(&e); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

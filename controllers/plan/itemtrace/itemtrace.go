@@ -33,6 +33,8 @@ const (
 	Deferred  Outcome = "Deferred"
 	// Unchanged is an item to which no action applies, or on which there is nothing left to do.
 	Unchanged Outcome = "Unchanged"
+	// LeftOut is no item of the rule, although forEach gives it: the rule uninstalls releases, and another revision stands for this one's.
+	LeftOut Outcome = "LeftOut"
 	// Failed is an item with an error.
 	Failed Outcome = "Failed"
 	// Acted is an item that is acted on.

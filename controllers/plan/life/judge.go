@@ -16,7 +16,9 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // JudgeOutcome is what the conditions of an open run say on live reads.
@@ -66,9 +68,9 @@ type RowVerdict struct {
 // world without its own actions: so an object that this process has changed for the run counts as it was before, unless another client
 // has changed it since, or another object has its name.
 func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) Judgement {
-	j := judge{Input: in, m: m, rows: make([]plan.Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
+	j := judge{Input: in, m: m, rows: make([]runrow.Row, len(run.Rows)), live: in.Snapshot, at: make(map[types.UID]int, len(run.Rows))}
 	for i, text := range run.Rows {
-		if row, err := plan.ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
+		if row, err := runrow.ParseRow(text); err == nil { // one that cannot be read was left alone when it was looked at
 			j.rows[i] = row
 			j.at[row.UID] = i
 		}
@@ -84,7 +86,7 @@ func JudgeRun(ctx context.Context, in plan.Input, run *v1alpha1.Run, m *Memory) 
 type judge struct {
 	plan.Input
 	m    *Memory
-	rows []plan.Row
+	rows []runrow.Row
 	at   map[types.UID]int // the rows of objects
 	live observed.Snapshot // with the actions of the run
 	// unread says of targets that no expression sees why they could not be read.
@@ -164,12 +166,12 @@ func (j *judge) findMissing() string {
 	j.Lost, j.unread = map[string]bool{}, map[int]string{}
 	for i := range j.Spec.Targets {
 		t := &j.Spec.Targets[i]
-		reason, problem := plan.FindProblem(t, &j.Snapshot[i], j.Owner.Namespace)
+		reason, problem := observed.FindProblem(t, &j.Snapshot[i], j.Owner.Namespace)
 		switch {
 		case reason == "":
 		case !t.IsIncluded():
 			j.unread[i] = problem
-		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r plan.Row) bool { return j.namesObject(i, &r) }):
+		case reason == v1alpha1.ReasonTargetMissing && slices.ContainsFunc(j.rows, func(r runrow.Row) bool { return j.namesObject(i, &r) }):
 			j.Lost[t.Name] = true
 		default:
 			return problem
@@ -179,7 +181,7 @@ func (j *judge) findMissing() string {
 }
 
 // namesObject says that the object of a row is the one that a target names.
-func (j *judge) namesObject(target int, r *plan.Row) bool {
+func (j *judge) namesObject(target int, r *runrow.Row) bool {
 	ref, seen := &j.Spec.Targets[target].Reference, &j.Snapshot[target]
 	namespace := ref.Namespace
 	if namespace == "" && seen.Namespaced {
@@ -228,7 +230,7 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 	case rule >= 0 && j.ReadsLost(j.Programs.ListRuleTargets(rule)):
 		return RowVerdict{Kept: "objects of this run that its rule reads no longer exist"}
 	case len(out.Plan.Errors) > 0:
-		return RowVerdict{Unread: plan.DescribeItemError(findRowError(out.Plan.Errors, &row, &j.m.Rows[i])), Reason: v1alpha1.ReasonEvaluationFailed}
+		return RowVerdict{Unread: itemerrors.DescribeRow(findRowError(out.Plan.Errors, &row, &j.m.Rows[i])), Reason: v1alpha1.ReasonEvaluationFailed}
 	case len(out.Plan.Pending) > 0: // its hold may have started again
 		return RowVerdict{Until: out.Plan.Pending[0].Until}
 	}
@@ -236,7 +238,7 @@ func (j *judge) judgeUnwanted(i int, out *Judgement) RowVerdict {
 }
 
 // findRowError finds the error that best says why a row cannot be judged: one of its own object, or else of its rule, or else the first.
-func findRowError(errs []v1alpha1.ItemError, row *plan.Row, e *Entry) *v1alpha1.ItemError {
+func findRowError(errs []v1alpha1.ItemError, row *runrow.Row, e *Entry) *v1alpha1.ItemError {
 	ref := row.Ref
 	ref.Kind = cmp.Or(ref.Kind, e.Kind)
 	best, rank := 0, 0

@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // A run that has done a part is judged by the world as it was before: by what its rules, and its conditions, saw then.
@@ -155,7 +156,7 @@ func TestATargetIsLostWithItsOwnObject(t *testing.T) {
 			door.Reference.Namespace = tc.namespace
 			j := judge{
 				Input: plan.Input{Owner: plan.Owner{Namespace: tc.owner}, Spec: &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{door}}, Snapshot: observed.Snapshot{tc.of}},
-				rows:  []plan.Row{{Rule: "r"}, {Rule: "r", Ref: tc.row}},
+				rows:  []runrow.Row{{Rule: "r"}, {Rule: "r", Ref: tc.row}},
 			}
 			why := j.findMissing()
 			if lost := j.Lost["door"]; lost != tc.lost || (why == "") != tc.lost {
@@ -170,7 +171,7 @@ func TestWhyARowIsNotWanted(t *testing.T) {
 	work := cluster(rule(func(r *v1alpha1.Rule) { r.When = "pools.items.size() == 1" }), rule(func(r *v1alpha1.Rule) { r.Name = "other" }))
 	work.Targets[0].Delete, work.Targets[1].Delete = true, true
 	quiet(&work.Targets[1])
-	row := func(rule string) plan.Row { return plan.Row{Rule: rule, Ref: p("a").Ref} }
+	row := func(rule string) runrow.Row { return runrow.Row{Rule: rule, Ref: p("a").Ref} }
 	wrong := []v1alpha1.ItemError{{Rule: "other", Message: "no such key"}}
 	wrongItems := []v1alpha1.ItemError{
 		{Rule: "r", Key: "Pod shop/a", Field: "rules[0].when", Message: "no such key"}, {Rule: "other", Key: "Pod shop/b", Field: "rules[1].when", Message: "no such key"},
@@ -178,7 +179,7 @@ func TestWhyARowIsNotWanted(t *testing.T) {
 	}
 	waiting := []plan.Pending{{Rule: "other", Until: born}}
 	for name, tc := range map[string]struct {
-		row  plan.Row
+		row  runrow.Row
 		plan plan.Plan
 		want RowVerdict
 	}{
@@ -199,7 +200,7 @@ func TestWhyARowIsNotWanted(t *testing.T) {
 		"RuleThatWaits": {row: row("other"), plan: plan.Plan{Pending: waiting}, want: RowVerdict{Until: born}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := judge{Input: over(t, work), m: NewMemory(1, make([]observed.Seen, 1), born), rows: []plan.Row{tc.row}, unread: map[int]string{1: "no answer"}}
+			j := judge{Input: over(t, work), m: NewMemory(1, make([]observed.Seen, 1), born), rows: []runrow.Row{tc.row}, unread: map[int]string{1: "no answer"}}
 			j.Lost = map[string]bool{"pools": true}
 			if diff := cmp.Diff(tc.want, j.judgeUnwanted(0, &Judgement{Plan: tc.plan})); diff != "" {
 				t.Errorf("-want +got\n%s", diff)

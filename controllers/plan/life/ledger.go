@@ -14,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // maxLooks is how often it is tried to read what became of an object.
@@ -147,7 +148,7 @@ func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.
 		}
 	}
 	for i, s := range sights {
-		row, err := plan.ParseRow(run.Rows[i])
+		row, err := runrow.ParseRow(run.Rows[i])
 		if err != nil {
 			l.Rows[i] = Entry{State: RowKept, Failed: err.Error(), Doubt: true}
 			continue
@@ -159,7 +160,7 @@ func (l *Ledger) RecordSights(run *v1alpha1.Run, sights map[int]Sight, now time.
 
 // NameObject names the object of the entry's row in messages. A row that cannot be read stands for itself.
 func (e *Entry) NameObject(text string) string {
-	row, err := plan.ParseRow(text)
+	row, err := runrow.ParseRow(text)
 	if err != nil {
 		return text
 	}
@@ -175,7 +176,7 @@ func (e *Entry) recordUnread(s Sight, now time.Time) {
 	e.recordFailure(v1alpha1.ReasonReadFailed, s.Failed, now)
 }
 
-func (e *Entry) recordSight(row *plan.Row, s Sight, now time.Time) {
+func (e *Entry) recordSight(row *runrow.Row, s Sight, now time.Time) {
 	if e.isOpenAgain() {
 		e.closeAgain()
 	}
@@ -318,7 +319,7 @@ func (l *Ledger) blocksTargets(rows []int) bool {
 }
 
 // DecidedVersion is the resourceVersion of a row's object that was decided on last.
-func (l *Ledger) DecidedVersion(i int, row plan.Row) string {
+func (l *Ledger) DecidedVersion(i int, row runrow.Row) string {
 	if l.Rows[i].Now != "" {
 		return l.Rows[i].Now
 	}
@@ -510,6 +511,6 @@ func OutcomesOfVerbs() map[plan.Verb]v1alpha1.Outcome {
 	return map[plan.Verb]v1alpha1.Outcome{
 		plan.VerbDelete: v1alpha1.OutcomeDeleted, plan.VerbEvict: v1alpha1.OutcomeEvicted,
 		plan.VerbPatch: v1alpha1.OutcomePatched, plan.VerbRemoveFinalizer: v1alpha1.OutcomePatched,
-		plan.VerbHelmUninstall: v1alpha1.OutcomeDeleted,
+		plan.VerbHelmUninstall: v1alpha1.OutcomeUninstalling,
 	}
 }

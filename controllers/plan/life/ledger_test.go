@@ -10,6 +10,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // A row has no kind: what has shown its object says it, and until then the resource stands for it.
@@ -29,7 +30,7 @@ func TestNameObject(t *testing.T) {
 	if got := l.Rows[1].NameObject("forged"); got != "forged" {
 		t.Errorf("a row that cannot be read: %q", got)
 	}
-	if _, batch := BeginBatch(&v1alpha1.CleanerStatus{}, nil, "", []plan.Row{{Rule: "r", Ref: pod("a").Ref}}, nil, born); batch.Rows[0].NameObject(row) != "Pod shop/a" {
+	if _, batch := BeginBatch(&v1alpha1.CleanerStatus{}, nil, "", []runrow.Row{{Rule: "r", Ref: pod("a").Ref}}, nil, born); batch.Rows[0].NameObject(row) != "Pod shop/a" {
 		t.Errorf("in a batch: %q", batch.Rows[0].NameObject(row))
 	}
 }

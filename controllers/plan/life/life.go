@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // RequestKind names the next thing to do for a Cleaner. Each stands for one kind of request to the API server, or for
@@ -455,7 +455,7 @@ func (v View) afterObjects(run *v1alpha1.Run, m *Memory) Request {
 func ofRules(run *v1alpha1.Run, rows []int) []int {
 	var out []int
 	for _, i := range rows {
-		if row, err := plan.ParseRow(run.Rows[i]); err == nil && row.IsOfRule() {
+		if row, err := runrow.ParseRow(run.Rows[i]); err == nil && row.IsOfRule() {
 			out = append(out, i)
 		}
 	}

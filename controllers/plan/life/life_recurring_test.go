@@ -19,9 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/test/lifemodel"
 	"github.com/vtex/cleaner/test/lifemodel/recurring"
 )
@@ -31,7 +31,7 @@ type stays struct {
 	next     func(life.View, *life.Memory) life.Request
 	before   func(v1alpha1.Owner, *life.Ledger) life.Request
 	rest     func(v1alpha1.Owner, *life.Ledger) life.Request
-	batch    func(*v1alpha1.CleanerStatus, *life.Ledger, string, []plan.Row, []v1alpha1.Withheld, time.Time) (*v1alpha1.Run, *life.Ledger)
+	batch    func(*v1alpha1.CleanerStatus, *life.Ledger, string, []runrow.Row, []v1alpha1.Withheld, time.Time) (*v1alpha1.Run, *life.Ledger)
 	finished func(*v1alpha1.Run, *life.Memory, v1alpha1.Result, string, time.Time) *v1alpha1.Run
 	answered func(*life.Memory, int, life.RowAnswer)
 }
@@ -339,13 +339,13 @@ func (w *stayWalk) served(i int, before *recurring.State, l lifemodel.Label) err
 // record writes the rows of what a process has confirmed.
 func (w *stayWalk) record(q *stayer, p *recurring.Process) {
 	q.at = map[int]int{}
-	var rows []plan.Row
+	var rows []runrow.Row
 	for k, v := range p.Batch {
 		if v.UID == 0 {
 			continue
 		}
 		q.at[k] = len(rows)
-		rows = append(rows, plan.Row{Rule: "unused", Ref: observed.Ref{
+		rows = append(rows, runrow.Row{Rule: "unused", Ref: observed.Ref{
 			Resource: configMaps, Namespace: namespace, Name: targetNames[k], UID: uid(k, v.UID), ResourceVersion: strconv.Itoa(int(v.RV)),
 		}})
 	}
@@ -594,7 +594,7 @@ func TestWalksCatchBrokenMachinesThatStay(t *testing.T) {
 			}
 		}},
 		"ForgetsNumbers": {"Two runs must not have one number.", "items", func(m *stays) {
-			m.batch = func(s *v1alpha1.CleanerStatus, l *life.Ledger, d string, r []plan.Row, w []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *life.Ledger) {
+			m.batch = func(s *v1alpha1.CleanerStatus, l *life.Ledger, d string, r []runrow.Row, w []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *life.Ledger) {
 				s = s.DeepCopy()
 				s.Runs = 0
 				return life.BeginBatch(s, l, d, r, w, now)

@@ -14,12 +14,13 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // rowOf is the row of a Pod, as recorded.
 func rowOf(name string) string {
 	o := pod(name)
-	return plan.Row{Rule: "targets.pods", Ref: o.Ref}.String()
+	return runrow.Row{Rule: "targets.pods", Ref: o.Ref}.String()
 }
 
 // committed is a Cleaner with an open run of these Pods, and what the process that committed it remembers.
@@ -461,7 +462,7 @@ func TestFinishSaysWhatBecameOfEachRow(t *testing.T) {
 	got := FinishRun(c.Status.Run, m, v1alpha1.ResultPartial, "why", born)
 	var outcomes []string
 	for _, o := range got.Outcomes {
-		row, err := plan.ParseRow(o.Row)
+		row, err := runrow.ParseRow(o.Row)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/test/lifemodel"
 )
 
@@ -625,7 +626,7 @@ func (w *walk) answered(i, k int, a lifemodel.Answer) error {
 	return nil
 }
 
-func (w *walk) answeredRow(i, n int, row plan.Row, a lifemodel.Answer) {
+func (w *walk) answeredRow(i, n int, row runrow.Row, a lifemodel.Answer) {
 	q := &w.procs[i]
 	k, _, _ := readRow(row.String())
 	seen, done := w.sight(&w.s, k), true

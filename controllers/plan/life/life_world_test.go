@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 	"github.com/vtex/cleaner/test/celtest"
 	"github.com/vtex/cleaner/test/lifemodel"
 )
@@ -284,8 +285,8 @@ func (w *world) abstractRun(run *v1alpha1.Run) (lifemodel.Run, error) {
 }
 
 // readRow says which target of the model a recorded row is about.
-func readRow(text string) (int, plan.Row, error) {
-	row, err := plan.ParseRow(text)
+func readRow(text string) (int, runrow.Row, error) {
+	row, err := runrow.ParseRow(text)
 	if err != nil {
 		return 0, row, err
 	}

@@ -18,12 +18,13 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // ruleRow is the row of a Pod that a rule wants something of, as recorded.
 func ruleRow(name string) string {
 	o := pod(name)
-	return plan.Row{Rule: "orphans", Ref: o.Ref}.String()
+	return runrow.Row{Rule: "orphans", Ref: o.Ref}.String()
 }
 
 // counting is an open run of a Cleaner that stays, with rows of these Pods.
@@ -301,7 +302,7 @@ func countedBy(l *Memory) []v1alpha1.Outcome {
 func TestBatch(t *testing.T) {
 	withheld := []v1alpha1.Withheld{{Object: "pods/p", Because: "it is protected"}}
 	a, b := pod("a"), pod("b")
-	rows := []plan.Row{{Rule: "orphans", Ref: a.Ref}, {Rule: "orphans", Ref: b.Ref}}
+	rows := []runrow.Row{{Rule: "orphans", Ref: a.Ref}, {Rule: "orphans", Ref: b.Ref}}
 	later := born.Add(time.Hour)
 	fresh := func(number int64) *v1alpha1.Run {
 		out := counting("a", "b")
@@ -641,7 +642,7 @@ func TestARunFitsWhereItIsStored(t *testing.T) {
 			for len(all.Steps) > 0 {
 				batch := FirstObjects(all, MaxBatch, MaxBatchBytes)
 				all.Steps = all.Steps[len(batch.Steps):]
-				var rows []plan.Row
+				var rows []runrow.Row
 				for i := range batch.Steps {
 					rows = append(rows, batch.Steps[i].MakeRow())
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // Belonging says whether an object is one that a target stands for.
@@ -25,7 +26,7 @@ type Belonging struct {
 
 // RefuseRow says why the object of a recorded row must not be touched; empty if it may. A status is not believed: what
 // it tells to delete must be what a target of the spec stands for.
-func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row plan.Row, o *observed.Object, belongs Belonging, p plan.Protection) string {
+func RefuseRow(owner plan.Owner, spec *v1alpha1.Work, row runrow.Row, o *observed.Object, belongs Belonging, p plan.Protection) string {
 	t := row.FindTarget(spec)
 	if t < 0 && slices.ContainsFunc(spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == row.Rule }) {
 		return "" // rules are evaluated again before each action: only what they want is done

@@ -12,15 +12,16 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 func TestRefused(t *testing.T) {
 	belongs := Belonging{Resource: pods, Matches: true}
 	spec := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted), podTarget("kept"), podTarget("one", deleted, named("a"))}}
-	row := func(rule, name string) plan.Row { return plan.Row{Rule: rule, Ref: pod(name).Ref} }
+	row := func(rule, name string) runrow.Row { return runrow.Row{Rule: rule, Ref: pod(name).Ref} }
 	cases := map[string]struct {
 		reason  string
-		row     plan.Row
+		row     runrow.Row
 		belongs Belonging
 		want    bool
 	}{
@@ -33,7 +34,7 @@ func TestRefused(t *testing.T) {
 		"OtherKind":        {"the target is about another kind", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Matches: true}, true},
 		"OtherGroup":       {"the target is about a kind of the same name in another group", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1", Resource: "pods"}, Matches: true}, true},
 		"OtherVersion":     {"the target is about another version", row("targets.pods", "b"), Belonging{Resource: schema.GroupVersionResource{Version: "v2", Resource: "pods"}, Matches: true}, true},
-		"ClusterScoped":    {"a Cleaner is about no object without a namespace", plan.Row{Rule: "targets.pods", Ref: pod("b", func(o *observed.Object) { o.Namespace = "" }).Ref}, belongs, true},
+		"ClusterScoped":    {"a Cleaner is about no object without a namespace", runrow.Row{Rule: "targets.pods", Ref: pod("b", func(o *observed.Object) { o.Namespace = "" }).Ref}, belongs, true},
 		"UnresolvableKind": {"the kind of the target is not served", row("targets.pods", "b"), Belonging{}, true},
 	}
 	for name, tc := range cases {
@@ -62,7 +63,7 @@ func TestRowsOfReleaseRecords(t *testing.T) {
 	records.Reference.Kind, records.Reference.FieldSelector = "Secret", "type=helm.sh/release.v1"
 	all := records
 	all.Reference.FieldSelector = "metadata.name!=x"
-	row := plan.Row{Rule: "targets.records", Ref: observed.Ref{Resource: secrets, Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u", ResourceVersion: "7"}}
+	row := runrow.Row{Rule: "targets.records", Ref: observed.Ref{Resource: secrets, Namespace: "shop", Name: "sh.helm.release.v1.web.v1", UID: "u", ResourceVersion: "7"}}
 	for name, tc := range map[string]struct {
 		target v1alpha1.ClusterTarget
 		status string
@@ -117,7 +118,7 @@ func TestRowsOfAClusterCleaner(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&spec, &belongs)
 			}
-			row := plan.Row{Rule: tc.rule, Ref: observed.Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
+			row := runrow.Row{Rule: tc.rule, Ref: observed.Ref{Resource: pods, Namespace: tc.namespace, Name: "x", UID: "u", ResourceVersion: "7"}}
 			got := RefuseRow(plan.Owner{Name: "c"}, &spec, row, &observed.Object{Ref: row.Ref}, belongs, protection)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 const (
@@ -98,7 +99,7 @@ func CountRows(run *v1alpha1.Run, l *Ledger) *v1alpha1.Run {
 
 // outcomeBytes is how many bytes an outcome takes where it is stored.
 func outcomeBytes(o v1alpha1.RowOutcome) int {
-	return len(`{"row":"","outcome":},`) + plan.StoredBytes(o.Row) + plan.StoredBytes(string(o.Outcome))
+	return len(`{"row":"","outcome":},`) + runrow.StoredBytes(o.Row) + runrow.StoredBytes(string(o.Outcome))
 }
 
 // FinishRun is the run with its result: counts and the first rows with their outcomes stand in the place of the rows. Without one that is
@@ -134,7 +135,7 @@ func newTally(counts []v1alpha1.Count) tally {
 
 func (t tally) addRow(row string, outcome v1alpha1.Outcome) {
 	resource := unreadable
-	if r, err := plan.ParseRow(row); err == nil {
+	if r, err := runrow.ParseRow(row); err == nil {
 		resource = observed.ResourceName(r.Resource)
 	}
 	t[v1alpha1.Count{Resource: resource, Outcome: outcome}]++
@@ -436,7 +437,7 @@ func IsRunFull(run *v1alpha1.Run) bool {
 
 // BeginBatch is the run with the rows of a batch that is about to begin. Those of the batch before are counted. Of an earlier
 // run that is finished, or of none, it makes a new one.
-func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows []plan.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
+func BeginBatch(s *v1alpha1.CleanerStatus, l *Ledger, fingerprint string, rows []runrow.Row, withheld []v1alpha1.Withheld, now time.Time) (*v1alpha1.Run, *Ledger) {
 	run := &v1alpha1.Run{Lifecycle: v1alpha1.LifecycleRecurring, Number: s.Runs + 1, DecidedAt: metav1.NewTime(now)}
 	if s.Run != nil && s.Run.Result == "" {
 		run = CountRows(s.Run, l)
@@ -473,7 +474,7 @@ func addWithheld(all, more []v1alpha1.Withheld) []v1alpha1.Withheld {
 
 // withheldBytes is how many bytes an entry takes where it is stored.
 func withheldBytes(w v1alpha1.Withheld) int {
-	return len(`{"object":,"because":},`) + plan.StoredBytes(w.Object) + plan.StoredBytes(w.Because)
+	return len(`{"object":,"because":},`) + runrow.StoredBytes(w.Object) + runrow.StoredBytes(w.Because)
 }
 
 // leftSteps are the steps of a plan that are left out, and what is left out with them.

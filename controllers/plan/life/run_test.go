@@ -12,6 +12,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 // A run records each object once, whatever is done with it, and nothing of what is only reported.
@@ -43,7 +44,7 @@ func TestCommitOfRules(t *testing.T) {
 	if len(run.Withheld) != 1 || run.Withheld[0].Object != "Pod shop/c" {
 		t.Errorf("withheld: %+v", run.Withheld)
 	}
-	row, err := plan.ParseRow(run.Rows[0])
+	row, err := runrow.ParseRow(run.Rows[0])
 	if err != nil || row.Rule != "r" || row.FindTarget(work) != -1 {
 		t.Errorf("got %+v, %v", row, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/plan/runrow"
 )
 
 const (
@@ -50,7 +51,7 @@ func (s *stranger) status() *v1alpha1.CleanerStatus { return s.view.Cleaner.Stat
 func (s *stranger) sights(rows []int) map[int]Sight {
 	out := map[int]Sight{}
 	for _, i := range rows {
-		row, err := plan.ParseRow(s.status().Run.Rows[i])
+		row, err := runrow.ParseRow(s.status().Run.Rows[i])
 		if err != nil {
 			out[i] = Sight{Failed: err.Error()}
 			continue
@@ -79,8 +80,8 @@ func (s *stranger) sights(rows []int) map[int]Sight {
 }
 
 // mayDelete fails unless the spec stands for a row: this is what the decisions are held to, in other words than theirs.
-func (s *stranger) mayDelete(i int) plan.Row {
-	row, err := plan.ParseRow(s.status().Run.Rows[i])
+func (s *stranger) mayDelete(i int) runrow.Row {
+	row, err := runrow.ParseRow(s.status().Run.Rows[i])
 	if err != nil || row.Rule != "targets.pods" || row.Namespace != "shop" || row.Resource != pods {
 		s.Fatalf("row %q is to be deleted, which the spec does not stand for", s.status().Run.Rows[i])
 	}
@@ -90,7 +91,7 @@ func (s *stranger) mayDelete(i int) plan.Row {
 // act fails unless the spec stands for the rows. What rules want of theirs is judged anew before.
 func (s *stranger) act(rows []int) {
 	for _, i := range rows {
-		if row, err := plan.ParseRow(s.status().Run.Rows[i]); err != nil || row.Rule != "r" {
+		if row, err := runrow.ParseRow(s.status().Run.Rows[i]); err != nil || row.Rule != "r" {
 			s.mayDelete(i)
 		}
 		answers := []RowAnswer{
@@ -229,7 +230,7 @@ func (s *stranger) write(r Request) {
 // FuzzStatus writes anything into a status and has it carried on: nothing panics, nothing is deleted that the spec does not
 // stand for, and it comes to rest, or says for what it waits.
 func FuzzStatus(f *testing.F) {
-	row := func(rule string, o observed.Object) string { return plan.Row{Rule: rule, Ref: o.Ref}.String() }
+	row := func(rule string, o observed.Object) string { return runrow.Row{Rule: rule, Ref: o.Ref}.String() }
 	secret := pod("s")
 	secret.Resource.Resource = "secrets"
 	elsewhere := pod("e")

@@ -129,6 +129,16 @@ func (d Done) DropOlder(now time.Time, per time.Duration) Done {
 	return d
 }
 
+// selectActions are the actions that count.
+func (d Done) selectActions(counts func(a *Action) bool) (out Done) {
+	for i := range d {
+		if counts(&d[i]) {
+			out = append(out, d[i])
+		}
+	}
+	return out
+}
+
 // objectsOf are the objects of a target that were acted on.
 func (d Done) objectsOf(target string) map[types.UID]bool {
 	out, among := map[types.UID]bool{}, false

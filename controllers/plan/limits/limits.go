@@ -33,6 +33,8 @@ type Target struct {
 	Name string
 	// Objects are those that it has now.
 	Objects iter.Seq[types.UID]
+	// Counts says which actions count against the percentage. Nil: all.
+	Counts func(a *Action) bool
 }
 
 // Excess is a limit that is exceeded.
@@ -113,11 +115,12 @@ func (c Check) judgeActions(wanted []Action, done Done, per time.Duration) (limi
 		}
 	}
 	if n := c.Limits.MaxPercent; n > 0 {
-		acted := make(map[types.UID]bool, len(wanted))
-		for i := range wanted {
-			acted[wanted[i].UID] = true
-		}
+		acted := listObjects(wanted, nil)
 		for _, t := range c.Targets {
+			acted, done := acted, done
+			if t.Counts != nil {
+				acted, done = listObjects(wanted, t.Counts), done.selectActions(t.Counts)
+			}
 			if part, all := t.countActed(acted, done); part*100 > n*all {
 				return "maxPercent", fmt.Sprintf("The Cleaner takes no action: the plan would exceed limits.maxPercent (%d%% of target %q in %s) with %d of %d%s.",
 					n, t.Name, per, part, all, describeEarlier(int64(len(done.objectsOf(t.Name)))))
@@ -225,6 +228,17 @@ func (c itemCounts) countObjects() (n int64) {
 		n += int64(items)
 	}
 	return n
+}
+
+// listObjects are the objects of the actions that count. Nil: all do.
+func listObjects(actions []Action, counts func(a *Action) bool) map[types.UID]bool {
+	out := make(map[types.UID]bool, len(actions))
+	for i := range actions {
+		if counts == nil || counts(&actions[i]) {
+			out[actions[i].UID] = true
+		}
+	}
+	return out
 }
 
 // countActed is how many of a target's objects are acted on, and how many it has: both zero if the plan acts on none. Objects that were

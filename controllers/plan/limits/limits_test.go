@@ -345,3 +345,23 @@ func TestIsAny(t *testing.T) {
 		}
 	}
 }
+
+// TestATargetCountsSomeActions shows that a target may count some actions only, wanted ones and earlier ones.
+func TestATargetCountsSomeActions(t *testing.T) {
+	objects := func(yield func(types.UID) bool) { _ = yield("a") && yield("b") && yield("c") && yield("d") }
+	counted := Target{Name: "t", Objects: objects, Counts: func(a *Action) bool { return a.Rule == "counted" }}
+	done := Done{{At: born, UID: "a", Rule: "counted", Targets: []string{"t"}}, {At: born, UID: "b", Rule: "other", Targets: []string{"t"}}}
+	for name, tc := range map[string]struct {
+		wanted []Action
+		want   string
+	}{
+		"Counted": {[]Action{{UID: "c", Rule: "counted"}, {UID: "d", Rule: "counted"}}, "3 of 4, 1 by earlier actions"},
+		"Fits":    {[]Action{{UID: "c", Rule: "counted"}}, ""},
+		"Other":   {[]Action{{UID: "c", Rule: "other"}, {UID: "d", Rule: "other"}}, ""},
+	} {
+		got, err := Check{Limits: &v1alpha1.Limits{MaxPercent: 50}, Now: born.Add(time.Minute), Done: done, DoneBytes: MaxDoneBytes, Targets: []Target{counted}}.FindExcess(tc.wanted)
+		if err != nil || (got.Limit != "") != (tc.want != "") || !strings.Contains(got.Message, tc.want) {
+			t.Errorf("%s: got %+v, %v", name, got, err)
+		}
+	}
+}

@@ -149,21 +149,32 @@ func (o *Object) IsLeaving() bool {
 	return o.Terminating || o.OfRelease && (o.Labels["status"] == "uninstalling" || o.Labels["status"] == "uninstalled")
 }
 
-// FindNewerRevision returns the newest revision of a release among the objects of a target that is newer than one of them; nil if there is none.
-func (t *Target) FindNewerRevision(o *Object) *Object {
-	release, newest, ok := o.ReadRevision()
-	if !ok {
-		return nil
-	}
-	var newer *Object
-	begin := Ref{Namespace: o.Namespace, Name: v1alpha1.ReleaseSecretPrefix + release + ".v"}
-	first, _ := slices.BinarySearchFunc(t.Objects, begin, func(a Object, b Ref) int { return CompareNames(&a.Ref, &b) })
-	for i := first; i < len(t.Objects) && t.Objects[i].Namespace == o.Namespace && strings.HasPrefix(t.Objects[i].Name, begin.Name); i++ {
-		if name, revision, ok := t.Objects[i].ReadRevision(); ok && name == release && revision > newest {
-			newer, newest = &t.Objects[i], revision
+// ReleaseName names a release.
+type ReleaseName struct{ Namespace, Name string }
+
+// AddNewestRevisions adds the newest revision of each release of which the target has records, to those of other targets.
+func (t *Target) AddNewestRevisions(newest map[ReleaseName]int64) {
+	for i := range t.Objects {
+		if of, revision, ok := t.Objects[i].readRelease(); ok {
+			newest[of] = max(newest[of], revision)
 		}
 	}
-	return newer
+}
+
+// EachNewestRevision goes through the records of the newest revisions.
+func (t *Target) EachNewestRevision(yield func(*Object) bool) {
+	newest := map[ReleaseName]int64{}
+	t.AddNewestRevisions(newest)
+	for i := range t.Objects {
+		if of, revision, ok := t.Objects[i].readRelease(); ok && revision == newest[of] && !yield(&t.Objects[i]) {
+			return
+		}
+	}
+}
+
+func (r *Ref) readRelease() (of ReleaseName, revision int64, ok bool) {
+	name, revision, ok := r.ReadRevision()
+	return ReleaseName{r.Namespace, name}, revision, ok
 }
 
 // Seen is an object as conditions saw it, in each of the targets among which they did. Nil: they did not.

@@ -466,23 +466,28 @@ func TestReadRevision(t *testing.T) {
 	}
 }
 
-func TestFindNewerRevision(t *testing.T) {
+func TestNewestRevisions(t *testing.T) {
 	var objects []Object
 	for _, name := range []string{"web.v1", "web.v10", "web.v2", "web.v3.v1", "web.v99x", "wee.v11"} {
 		objects = append(objects, newPod(v1alpha1.ReleaseSecretPrefix+name))
 	}
-	target := seen(append([]Object{newObject("other", v1alpha1.ReleaseSecretPrefix+"web.v20")}, objects...)...)
-	for name, want := range map[string]string{"web.v1": "web.v10", "web.v2": "web.v10", "web.v10": "", "web.v11": "", "web.v3.v1": "", "wee.v11": "", "wee.v3": "wee.v11", "none.v1": "", "web": ""} {
-		o, got := newPod(v1alpha1.ReleaseSecretPrefix+name), ""
-		if newer := target.FindNewerRevision(&o); newer != nil {
-			got = newer.Name
-		}
-		if want != "" {
-			want = v1alpha1.ReleaseSecretPrefix + want
-		}
-		if got != want {
-			t.Errorf("newer than %s is %q, want %q", name, got, want)
-		}
+	target := seen(append([]Object{newObject("other", v1alpha1.ReleaseSecretPrefix+"web.v4")}, objects...)...)
+	want := map[ReleaseName]int64{{"other", "web"}: 4, {"shop", "web"}: 10, {"shop", "web.v3"}: 1, {"shop", "wee"}: 11}
+	got := map[ReleaseName]int64{{"shop", "web"}: 3, {"shop", "none"}: 1}
+	target.AddNewestRevisions(got)
+	delete(got, ReleaseName{"shop", "none"})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var newest []types.UID
+	for o := range target.EachNewestRevision {
+		newest = append(newest, o.UID)
+	}
+	if len(newest) != len(want) || !slices.Contains(newest, objects[1].UID) || slices.Contains(newest, objects[2].UID) {
+		t.Errorf("the newest are %v", newest)
+	}
+	for range target.EachNewestRevision {
+		break
 	}
 }
 

@@ -33,6 +33,8 @@ type Release struct {
 	// UID is that of the Secret that holds the revision.
 	UID           types.UID
 	FirstDeployed time.Time
+	// Modified is when the record of a release that is being uninstalled was written last, as its label says; zero if it does not.
+	Modified time.Time
 	// Mark says on the Secret who has begun to uninstall it, if anything does, and Begun that it is the mark of the open run:
 	// this operator has.
 	Mark  string

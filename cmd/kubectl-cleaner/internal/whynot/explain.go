@@ -112,6 +112,8 @@ func describeOutcome(o itemtrace.Outcome) (step Step, because string) {
 		return "backOff", "an action on it has failed"
 	case itemtrace.Unchanged:
 		return "actions", "no action applies to it, or all is done"
+	case itemtrace.LeftOut:
+		return stepForEach, ""
 	case itemtrace.Acted:
 		return stepActs, ""
 	default:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
 // define puts a CustomResourceDefinition into the cluster. What it serves is another question.
@@ -248,11 +250,7 @@ func TestWhatIsNotDeleted(t *testing.T) {
 	delete(f.server.served, "shop.example.com/v1")
 	want := f.committed()
 	rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
-	for _, r := range rel.Rights {
-		if r.Resource != "services" {
-			want.Rights = append(want.Rights, r)
-		}
-	}
+	want.Rights = slices.DeleteFunc(want.Rights, func(r observed.Right) bool { return r.Resource == "services" })
 	f.annotate("configmaps/taken", releaseNamespaceAnnotation, "bank")
 	f.annotate("configmaps/user", "helm.sh/resource-policy", "keep")
 	got, err := f.uninstall(want)

@@ -114,6 +114,9 @@ func (c *recordDriver) Delete(key string) (*release.Release, error) {
 		if err != nil {
 			return nil, c.attempt.haltWith(fmt.Errorf("cannot read Secret %q: %w", key, err))
 		}
+		if isProtected(live) {
+			return nil, c.attempt.haltWith(fmt.Errorf("cannot delete Secret %q: it is protected by %s", key, v1alpha1.ProtectKey))
+		}
 		ref := record{secret: trimMetadata(live.ObjectMeta)}.secretRef()
 		if err := c.records.mayDelete(ref); err != nil {
 			return nil, err
@@ -184,6 +187,9 @@ func (r *releaseRecords) readCommitted() (history, error) {
 	}
 	newest, _ := h.newestRecord()
 	r.lastRead = &newest
+	if because := h.describeProtected(r.attempt.want.Name); because != "" {
+		return nil, r.attempt.haltWith(&BlockedError{Reason: v1alpha1.ReasonProtected, Detail: because})
+	}
 	switch {
 	case r.attempt.want.Digest == "" || r.attempt.want.Digest == newest.content.digest:
 		return h, nil
@@ -235,7 +241,7 @@ func (r *releaseRecords) markUninstalling(was record) error {
 		return errors.Join(stopped, err)
 	}
 	for label, value := range map[string]string{
-		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), "modifiedAt": strconv.FormatInt(r.attempt.u.clock.Now().Unix(), 10),
+		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), modifiedLabel: strconv.FormatInt(r.attempt.u.clock.Now().Unix(), 10),
 	} {
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
 	}

@@ -491,3 +491,51 @@ func TestAStaleVersionIsNotMarked(t *testing.T) {
 		}
 	}
 }
+
+// protecting protects the record of the release when it is asked about the first deletion.
+type protecting struct {
+	allow
+	f     *fakeCluster
+	asked int
+}
+
+func (p *protecting) MayDelete(observed.Ref) error {
+	if p.asked++; p.asked == 1 {
+		p.f.annotate("shop.v1", v1alpha1.ProtectKey, "true")
+	}
+	return nil
+}
+
+// TestARecordIsProtectedMeanwhile shows that nothing more goes when a record is protected in the middle of an uninstall.
+func TestARecordIsProtectedMeanwhile(t *testing.T) {
+	f := newFakeCluster(t)
+	f.install(config("a"), config("b"), config("c"))
+	out, err := f.uninstaller().Uninstall(t.Context(), nil, f.committed(), &protecting{f: f})
+	if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != v1alpha1.ReasonProtected || len(out.Deleted) > 1 {
+		t.Errorf("got %v, and deleted %v", err, out.Deleted)
+	}
+}
+
+// TestAProtectedReleaseNeedsRights shows that the rights for an uninstall are known also while the release is protected: the protection may end
+// between the review and the uninstall.
+func TestAProtectedReleaseNeedsRights(t *testing.T) {
+	f := newFakeCluster(t)
+	f.install(config("a"))
+	f.annotate("shop.v1", v1alpha1.ProtectKey, "true")
+	rel := must(f.uninstaller().ReadRelease(t.Context(), nil, "team", "shop"))(t)
+	if rel.Blocked != v1alpha1.ReasonProtected || len(rel.RequiredRights(false)) == 0 {
+		t.Errorf("it is blocked by %q, and needs %v", rel.Blocked, rel.RequiredRights(false))
+	}
+}
+
+// TestWithoutReviewedRightsNothingGoes shows that an empty list of rights allows nothing, unless the API server judges a ServiceAccount.
+func TestWithoutReviewedRightsNothingGoes(t *testing.T) {
+	f := newFakeCluster(t)
+	f.install(config("a"))
+	want := f.committed()
+	want.Rights = nil
+	out := must(f.uninstall(want))(t)
+	if len(out.Kept) != 1 || len(refs(out.Deleted)) > 1 {
+		t.Errorf("deleted %v, kept %v", out.Deleted, out.Kept)
+	}
+}

@@ -188,7 +188,7 @@ func (f *fakeCluster) committed() UninstallRequest {
 	f.server.didSend()
 	return UninstallRequest{
 		Namespace: "team", Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
-		Mark: "ours", HookTimeout: time.Hour,
+		Rights: r.RequiredRights(false), Mark: "ours", HookTimeout: time.Hour,
 	}
 }
 

@@ -60,6 +60,18 @@ func TestLook(t *testing.T) {
 		"PendingInstall":  {reason: "somebody installs", given: status(release.StatusPendingInstall), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
 		"PendingUpgrade":  {reason: "somebody upgrades", given: status(release.StatusPendingUpgrade), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
 		"PendingRollback": {reason: "somebody rolls back", given: status(release.StatusPendingRollback), want: observed.Release{State: observed.ReleasePending, Revision: 1, Blocked: v1alpha1.ReasonReleasePending}},
+		"ProtectedRecord": {
+			reason: "its uninstall would delete the record",
+			given: func(w *world) {
+				w.install(shop())
+				must(w.client.CoreV1().Secrets(w.namespace).Patch(w.ctx, "sh.helm.release.v1.shop.v1", types.MergePatchType, []byte(`{"metadata":{"labels":{"cleaner.vtex.dev/protect":"true"}}}`), metav1.PatchOptions{}))(w.t)
+				_, err := w.uninstaller().Uninstall(w.ctx, nil, w.committed(), allow{})
+				if blocked, ok := errors.AsType[*BlockedError](err); !ok || blocked.Reason != v1alpha1.ReasonProtected || len(w.writes()) > 0 {
+					w.t.Errorf("got error %v, and %q", err, w.writes())
+				}
+			},
+			want: observed.Release{State: observed.ReleaseDeployed, Revision: 1, Blocked: v1alpha1.ReasonProtected},
+		},
 		"KeptHistory": {
 			reason: "there is nothing left to uninstall, and somebody wants the record",
 			given: func(w *world) {
@@ -157,7 +169,7 @@ func TestLook(t *testing.T) {
 			got := w.look()
 			tc.want.Name = "shop"
 			tc.want.HooksBlocked = strings.ReplaceAll(tc.want.HooksBlocked, "NAMESPACE", w.namespace)
-			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(observed.Release{}, "Digest", "UID", "FirstDeployed", "Detail", "Rights", "HookRights")); diff != "" {
+			if diff := cmp.Diff(tc.want, got.Release, cmpopts.IgnoreFields(observed.Release{}, "Digest", "UID", "Modified", "FirstDeployed", "Detail", "Rights", "HookRights")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if (got.Detail == "") != (got.Blocked == "") {

@@ -35,7 +35,7 @@ func (u *Uninstaller) reasonToKeep(ref observed.Ref, live metav1.Object, want Un
 		return "it is the Cleaner itself"
 	case ref.Resource.Group == "" && ref.Resource.Resource == "secrets" && isRecordName(ref.Name):
 		return "it is the record of a release"
-	case labels[v1alpha1.ProtectKey] == "true", annotations[v1alpha1.ProtectKey] == "true":
+	case isProtected(live):
 		return fmt.Sprintf("it is protected by %s", v1alpha1.ProtectKey)
 	case annotations[kube.ResourcePolicyAnno] == kube.KeepPolicy:
 		return fmt.Sprintf("it says %s: %s", kube.ResourcePolicyAnno, kube.KeepPolicy)
@@ -47,6 +47,11 @@ func (u *Uninstaller) reasonToKeep(ref observed.Ref, live metav1.Object, want Un
 	default:
 		return ""
 	}
+}
+
+// isProtected says that an object must not be touched.
+func isProtected(o metav1.Object) bool {
+	return o.GetLabels()[v1alpha1.ProtectKey] == "true" || o.GetAnnotations()[v1alpha1.ProtectKey] == "true"
 }
 
 // isSelf compares without the version: a Cleaner is served in two.

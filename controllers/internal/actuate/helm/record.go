@@ -96,6 +96,30 @@ func (r record) releaseStatus() release.Status { return r.content.release.Info.S
 // uninstallMark is what the Secret says about who has begun to uninstall the release; empty if it does not.
 func (r record) uninstallMark() string { return r.secret.Annotations[v1alpha1.AnnotationUninstall] }
 
+// isProtected says that the record must not be touched.
+func (r record) isProtected() bool { return isProtected(&r.secret) }
+
+// describeProtected says which record of a release must not be touched; empty if all may be. Helm deletes all of them.
+func (h history) describeProtected(name string) string {
+	i := slices.IndexFunc(h, record.isProtected)
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("release %q has a protected record: Secret %q has the label or annotation %s: \"true\"", name, h[i].secret.Name, v1alpha1.ProtectKey)
+}
+
+// modifiedLabel is the label in which Helm says when it has written a record, in seconds since 1970.
+const modifiedLabel = "modifiedAt"
+
+// modified is when the record was written last, as its label says; zero if it does not.
+func (r record) modified() time.Time {
+	seconds, err := strconv.ParseInt(r.secret.Labels[modifiedLabel], 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0)
+}
+
 // firstDeployed is when the release was first installed: what two releases of one name do not share. It is cut to what
 // a status can hold.
 func (r record) firstDeployed() time.Time {
@@ -256,6 +280,12 @@ func trimMetadata(m metav1.ObjectMeta) metav1.ObjectMeta {
 		if value := m.Annotations[key]; value != "" && len(value) <= maxAnnotation {
 			metav1.SetMetaDataAnnotation(&kept, key, strings.Clone(value))
 		}
+	}
+	if modified := m.Labels[modifiedLabel]; modified != "" {
+		metav1.SetMetaDataLabel(&kept, modifiedLabel, strings.Clone(modified))
+	}
+	if isProtected(&m) {
+		metav1.SetMetaDataAnnotation(&kept, v1alpha1.ProtectKey, "true")
 	}
 	return kept
 }

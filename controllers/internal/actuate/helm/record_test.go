@@ -237,6 +237,35 @@ func TestLittleIsKeptOfARecordsMetadata(t *testing.T) {
 	}
 }
 
+func TestModified(t *testing.T) {
+	for label, want := range map[string]time.Time{"": {}, "soon": {}, "1767225600": time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		r := record{secret: trimMetadata(metav1.ObjectMeta{Labels: map[string]string{modifiedLabel: label, "name": "shop"}})}
+		if got := r.modified(); !got.Equal(want) || len(r.secret.Labels) > 1 {
+			t.Errorf("%q: got %s of %v", label, got, r.secret.Labels)
+		}
+	}
+}
+
+// TestProtectedRecords shows that one protected record, however old, keeps all of its release.
+func TestProtectedRecords(t *testing.T) {
+	one := func(n int, o metav1.ObjectMeta) record {
+		o.Name = fmt.Sprint("sh.helm.release.v1.shop.v", n)
+		return record{secret: trimMetadata(o), version: n}
+	}
+	free := one(2, metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ProtectKey: "false"}})
+	for name, protected := range map[string]record{
+		"Label":      one(1, metav1.ObjectMeta{Labels: map[string]string{v1alpha1.ProtectKey: "true"}}),
+		"Annotation": one(1, metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ProtectKey: "true"}}),
+	} {
+		if got := (history{protected, free}).describeProtected("shop"); !strings.Contains(got, `Secret "sh.helm.release.v1.shop.v1" has the label or annotation`) {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+	if got := (history{free}).describeProtected("shop"); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestHistoryIs(t *testing.T) {
 	want := UninstallRequest{Namespace: "team", Name: "shop", Revision: 2, UID: "two", FirstDeployed: installedAt.Truncate(time.Microsecond)}
 	revision := func(n int, uid types.UID, status release.Status, mods ...func(*release.Release)) record {

@@ -170,7 +170,7 @@ func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace,
 	}}
 	switch status := newest.releaseStatus(); {
 	case status == release.StatusUninstalling:
-		r.State = observed.ReleaseUninstalling
+		r.State, r.Modified = observed.ReleaseUninstalling, newest.modified()
 	case status.IsPending():
 		r.State = observed.ReleasePending
 		r.Blocked = v1alpha1.ReasonReleasePending
@@ -197,6 +197,9 @@ func (u *Uninstaller) readRelease(ctx context.Context, slot ReadSlot, namespace,
 	}
 	if blocked == nil {
 		blocked = checkRightsCount(name, rights, hookRights)
+	}
+	if because := records.describeProtected(name); blocked == nil && because != "" {
+		blocked = &BlockedError{Reason: v1alpha1.ReasonProtected, Detail: because}
 	}
 	if blocked != nil {
 		r.Blocked, r.Detail = blocked.Reason, blocked.Detail

@@ -185,7 +185,7 @@ func (w *world) committed() UninstallRequest {
 	r := w.look()
 	return UninstallRequest{
 		Namespace: w.namespace, Name: r.Name, Revision: r.Revision, UID: r.UID, FirstDeployed: r.FirstDeployed, Digest: r.Digest,
-		Mark: "ours", HookTimeout: time.Hour, Timeout: 30 * time.Second,
+		Rights: r.RequiredRights(false), Mark: "ours", HookTimeout: time.Hour, Timeout: 30 * time.Second,
 	}
 }
 

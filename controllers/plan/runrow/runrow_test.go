@@ -1,11 +1,10 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package runrow
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -20,7 +19,7 @@ import (
 
 func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 	for _, r := range []Row{
-		{Rule: "targets.pods", Ref: observed.Ref{Resource: pods, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}},
+		{Rule: "targets.pods", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", UID: "uid-a", ResourceVersion: "7"}},
 		{Rule: "targets.r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "revisions"}, Namespace: "n", Name: "x.y", UID: "u", ResourceVersion: "9"}},
 		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a b", UID: "u", ResourceVersion: "9"}},
 		{Rule: "r", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: "n", Name: "a u 8", UID: "u", ResourceVersion: "9"}},
@@ -39,12 +38,12 @@ func TestRowsAreReadAsTheyAreWritten(t *testing.T) {
 
 // FuzzRow shows that the row of an object can be read back, whatever name the API server lets it have: that of an Event may have spaces.
 func FuzzRow(f *testing.F) {
-	for _, name := range []string{"a", "x.y", "a b", " ", "  a  b ", "a u 1", "n/a", "a/b", "%20", "\n", "\t\"\\", "名 前", "\u2028", "\u0000", strings.Repeat(" ", maxName)} {
+	for _, name := range []string{"a", "x.y", "a b", " ", "  a  b ", "a u 1", "n/a", "a/b", "%20", "\n", "\t\"\\", "名 前", "\u2028", "\u0000", strings.Repeat(" ", MaxName)} {
 		f.Add(name, "n")
 		f.Add(name, "")
 	}
 	f.Fuzz(func(t *testing.T, name, namespace string) {
-		if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsAny(namespace, " /") || !utf8.ValidString(namespace) {
+		if name == "" || len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsAny(namespace, " /") || !utf8.ValidString(namespace) {
 			return // no object has it, or none that is acted on
 		}
 		want := Row{Rule: "targets.all", Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "events"}, Namespace: namespace, Name: name, UID: "u-1", ResourceVersion: "1"}}
@@ -62,52 +61,6 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// A run records as many rows as fit where they are stored, to the byte, and no more.
-func TestARunHasRoomForItsRows(t *testing.T) {
-	const objects = 1000
-	named := func(bytes int) []observed.Object { // so that the names have so many bytes more than they need
-		out := many(objects)
-		for i := range out {
-			more := bytes / objects
-			if i < bytes%objects {
-				more++
-			}
-			out[i].Name += strings.Repeat("x", more)
-			out[i].UID = types.UID(fmt.Sprint("u", i))
-		}
-		return out
-	}
-	spec := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{TTL: "0s"}, Targets: []v1alpha1.ClusterTarget{podTarget("pods", deleted)}}
-	stored := func(all []observed.Object) int {
-		var rows []string
-		for i := range all {
-			rows = append(rows, Row{Rule: "targets.pods", Ref: all[i].Ref}.String())
-		}
-		text, err := json.Marshal(rows)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(text) - len("[]") + len(",")
-	}
-	room := maxRowBytes - stored(named(0))
-	for name, tc := range map[string]struct {
-		bytes   int
-		verdict v1alpha1.Verdict
-		reason  string
-	}{
-		"Fits":     {room, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet},
-		"FitsNot":  {room + 1, v1alpha1.VerdictBlocked, v1alpha1.ReasonTooManyObjects},
-		"FarBelow": {0, v1alpha1.VerdictAct, v1alpha1.ReasonConditionsMet},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := ComputePlan(t.Context(), input(t, spec, seen(named(tc.bytes)...)))
-			if got.Verdict != tc.verdict || got.Reason != tc.reason || len(got.Steps) != objects {
-				t.Errorf("got %s, %s with %d steps: %s", got.Verdict, got.Reason, len(got.Steps), got.Message)
-			}
-		})
-	}
-}
-
 // Whatever bytes an object is named with: what is recorded of it is what is read back of that.
 func TestARowIsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,4 +75,41 @@ func TestARowIsText(t *testing.T) {
 			t.Fatalf("%q is read back as %q, %v", row, read, err)
 		}
 	})
+}
+
+func TestWhatMadeARow(t *testing.T) {
+	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "kept"}, {Name: "pods", Delete: true}}}
+	for rule, want := range map[string]int{TargetRule("pods"): 1, TargetRule("kept"): -1, TargetRule("none"): -1, "pods": -1} {
+		row := Row{Rule: rule}
+		if got := row.FindTarget(work); got != want || row.IsOfRule() != (rule == "pods") {
+			t.Errorf("%s: target %d, of a rule: %t", rule, got, row.IsOfRule())
+		}
+	}
+}
+
+func TestStoredBytes(t *testing.T) {
+	for text, want := range map[string]int{"": 3, "a b": 6, "<": 9, "\"": 5} {
+		if got := StoredBytes(text); got != want {
+			t.Errorf("%q takes %d bytes, want %d", text, got, want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	for name, tc := range map[string]struct{ shown, forbidden string }{
+		"web":                          {"web", ""},
+		"a b":                          {"a b", ""},
+		"a\nb":                         {"a b", "its name contains a control character"},
+		"a\u202eb":                     {"a b", ""},
+		"\xff":                         {"\ufffd", "its name is not valid UTF-8"},
+		strings.Repeat("a", MaxName):   {strings.Repeat("a", MaxName), ""},
+		strings.Repeat("a", MaxName+1): {strings.Repeat("a", MaxName+1), "its name is longer than 1024 bytes"},
+	} {
+		if got := ShowName(name); got != tc.shown {
+			t.Errorf("%q is shown as %q", name, got)
+		}
+		if got := ForbidsName(name); (got == "") != (tc.forbidden == "") || !strings.HasPrefix(got, tc.forbidden) {
+			t.Errorf("%q: %s", name, got)
+		}
+	}
 }

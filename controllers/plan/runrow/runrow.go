@@ -1,21 +1,28 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package runrow reads and writes the objects of a run as its record in status has them. It decides nothing.
+package runrow
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-// targetRule begins the rule name of a step that a target with delete: true makes.
+// targetRule begins the rule of a row that a target with delete: true makes.
 const targetRule = "targets."
+
+// TargetRule is the rule of a row that a target with delete: true makes.
+func TargetRule(target string) string { return targetRule + target }
 
 // Row is one object that a run is to act on, as it is recorded before the first action.
 type Row struct {
@@ -68,31 +75,37 @@ func (r Row) FindTarget(spec *v1alpha1.Work) int {
 	return -1
 }
 
-// ListRowSteps are the steps that a run records: the first action on each object.
-func (p *Plan) ListRowSteps() []int {
-	out, has := make([]int, 0, len(p.Steps)), make(map[types.UID]bool, len(p.Steps))
-	for i := range p.Steps {
-		if id := p.Steps[i].Object.Identify(); p.Steps[i].IsChange() && !has[id] {
-			has[id] = true
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func (p *Plan) rowBytes(rows []int) int {
-	n := 0
-	for _, i := range rows {
-		n += p.Steps[i].RowBytes()
-	}
-	return n
-}
-
-// RowBytes is how many bytes the row of a step takes where it is stored.
-func (s *Step) RowBytes() int { return StoredBytes(s.MakeRow().String()) }
-
 // StoredBytes is how many bytes a text takes as one of a list in JSON, which has six for some characters.
 func StoredBytes(text string) int {
 	stored, _ := json.Marshal(text) // each text has JSON
 	return len(stored) + len(",")
+}
+
+// MaxName is how long the name of an object may be that is acted on, in bytes: a row of a run has to name it. Most kinds allow 253, and
+// a few, such as Event, anything that a path can have.
+const MaxName = 1024
+
+// ShowName is the name of an object, as records and people are told of it: without controls and what reorders text, and cut where it is
+// longer than any that is acted on.
+func ShowName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return ' '
+		}
+		return r
+	}, name)
+	return expr.TruncateText(name, 2*MaxName)
+}
+
+// ForbidsName says why a record has no room for a name.
+func ForbidsName(name string) string {
+	switch {
+	case len(name) > MaxName:
+		return fmt.Sprintf("its name is longer than %d bytes and does not fit into status.run", MaxName)
+	case strings.ContainsRune(name, utf8.RuneError): // also one that was read in JSON, which puts U+FFFD in place of what is not valid
+		return "its name is not valid UTF-8 or contains the character U+FFFD, so status.run cannot identify it"
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return "its name contains a control character, which takes too much room in status.run"
+	}
+	return ""
 }
