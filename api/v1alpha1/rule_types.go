@@ -317,6 +317,11 @@ type HelmUninstallAction struct {
 	// bindings, ServiceAccounts, tokens or certificate requests. Defaults to false.
 	// +optional
 	DisableHooks bool `json:"disableHooks,omitempty"`
+
+	// Whether to keep the records of the release, as helm uninstall --keep-history does. The newest one then has the status
+	// uninstalled, and no rule uninstalls the release again. Defaults to false.
+	// +optional
+	KeepHistory bool `json:"keepHistory,omitempty"`
 }
 
 // RemoveFinalizerAction selects a finalizer.

@@ -128,7 +128,7 @@ rules:
   - evict: {gracePeriodSeconds: 1}
   - patch: {type: Apply, subresource: status, expression: "{}", force: true}
   - removeFinalizer: {name: a}
-  - helmUninstall: {timeout: 90s, disableHooks: true}
+  - helmUninstall: {timeout: 90s, disableHooks: true, keepHistory: true}
 - name: b
   forEach: b.items
   when: "true"

@@ -38,7 +38,7 @@ func TestRulesAccepted(t *testing.T) {
 		"DeleteNow": withAction(`delete: {gracePeriodSeconds: 0}`),
 		"Apply":     withAction(`patch: {type: Apply, expression: "{}", force: true}`),
 		"Releases":  `{lifecycle: Recurring, targets: [{name: all, helmReleases: {}}, {name: some, helmReleases: {matchLabels: {name: web}, matchExpressions: [{key: status, operator: NotIn, values: [deployed]}]}, delete: false, includeWhenEvaluating: true}]}`,
-		"Uninstall": withAction(`helmUninstall: {timeout: 90s, disableHooks: true}`),
+		"Uninstall": withAction(`helmUninstall: {timeout: 90s, disableHooks: true, keepHistory: true}`),
 		"NotForced": withAction(`patch: {type: JSON, expression: "[]", force: false}`),
 		"RulesOnce": `{targets: [{name: pods, reference: {version: v1, kind: Pod, matchLabels: {}}, delete: true}], lifecycle: Once, rules: [{name: a, forEach: pods.items, when: "true", actions: [report: {}]}]}`,
 		"Template":  `{templateRef: {name: a, parameters: {quarantine: 40s}}, lifecycle: Recurring, schedule: "*/10 * * * *", timeZone: Europe/Berlin, startingDeadline: 10m}`,
@@ -127,7 +127,7 @@ func TestRulesRefused(t *testing.T) {
 		"ReleasesName":   {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {name: web}}]}`, []string{`unknown field "spec.targets[0].helmReleases.name"`}},
 		"ReleasesFields": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {fieldSelector: "type=a"}}]}`, []string{`unknown field "spec.targets[0].helmReleases.fieldSelector"`}},
 		"ReleasesValues": {`{lifecycle: Recurring, targets: [{name: a, helmReleases: {matchExpressions: [{key: a, operator: In}]}}]}`, []string{"operators In and NotIn need values"}},
-		"UninstallKept":  {withAction("helmUninstall: {keepHistory: true}"), []string{`unknown field "spec.rules[0].actions[0].helmUninstall.keepHistory"`}},
+		"UninstallKept":  {withAction("helmUninstall: {keepHistory: 3}"), []string{"spec.rules[0].actions[0].helmUninstall.keepHistory: Invalid value"}},
 		"Finalizer":      {withAction("removeFinalizer: {}"), []string{"spec.rules[0].actions[0].removeFinalizer.name: Required value"}},
 	}
 	for name, tc := range cases {

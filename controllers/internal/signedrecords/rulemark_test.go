@@ -60,6 +60,7 @@ func TestARuleMarkIsForOneUninstall(t *testing.T) {
 		"AnotherRule":      {unchanged, "9", 3, "new/v1:0123/v1:4567/" + signature, false},
 		"AnotherDecision":  {unchanged, "9", 3, "old/v1:9999/v1:4567/" + signature, false},
 		"AnotherDigest":    {unchanged, "9", 3, "old/v1:0123/v1:9999/" + signature, false},
+		"HistoryKept":      {unchanged, "9", 3, "old/v1:0123/v1:4567/keep/" + signature, false},
 		"None":             {unchanged, "9", 3, "", false},
 		"Cut":              {unchanged, "9", 3, signature, false},
 		"Longer":           {unchanged, "9", 3, sound + "/x", false},
@@ -87,9 +88,25 @@ func TestARuleMarkIsForOneUninstall(t *testing.T) {
 	}
 }
 
+// A mark says whether the history is kept.
+func TestARuleMarkKeepsHistory(t *testing.T) {
+	ring, m := newRing(t), ruleMark()
+	m.KeepHistory = true
+	mark, err := SignRuleMark(ring, withRecord(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := ReadRuleMark(ring, withRecord(), "9", 3, mark); !ok || got != m {
+		t.Errorf("got %+v, %t", got, ok)
+	}
+	if got, ok := ReadRuleMark(ring, withRecord(), "9", 3, strings.Replace(mark, "/keep/", "/", 1)); ok {
+		t.Errorf("without its word it says %+v", got)
+	}
+}
+
 // The longest mark fits into what is kept of an annotation of a record: 256 bytes.
 func TestARuleMarkIsShort(t *testing.T) {
-	m := RuleMark{Rule: strings.Repeat("r", 63), Decides: "v1:" + strings.Repeat("0", 32), Digest: "v1:" + strings.Repeat("0", 64), Record: "9", Revision: 1}
+	m := RuleMark{Rule: strings.Repeat("r", 63), Decides: "v1:" + strings.Repeat("0", 32), Digest: "v1:" + strings.Repeat("0", 64), KeepHistory: true, Record: "9", Revision: 1}
 	mark, err := SignRuleMark(newRing(t), withRecord(), m)
 	if err != nil || len(mark) > 256 {
 		t.Errorf("it has %d bytes, %v", len(mark), err)

@@ -165,6 +165,31 @@ func TestAStepBeginsAnUninstall(t *testing.T) {
 	}
 }
 
+// TestHistoryIsKept shows that the records stay if the rule says so, also when what has begun is finished after an edit.
+func TestHistoryIsKept(t *testing.T) {
+	f := &fakeHelm{release: aRelease()}
+	s := newStarter(t, f)
+	s.Rules = rulesOf(v1alpha1.HelmUninstallAction{KeepHistory: true})
+	if _, begun := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); begun == nil || !begun.KeepHistory || !f.wants[0].KeepHistory {
+		t.Errorf("it begins %+v", begun)
+	}
+	f = &fakeHelm{release: aRelease()}
+	j := newRuleJob(t, f, nil)
+	mark := j.Releases[0].RuleMark
+	mark.KeepHistory = true
+	signed, err := signedrecords.SignRuleMark(j.Ring, j.Owner, mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.release.Mark, j.Rules = signed, nil
+	ended := make(chan []Attempt, 1)
+	j.Ended = ended
+	j.Do(t.Context())
+	if got := (<-ended)[0]; !got.Uninstalled || !f.wants[0].KeepHistory {
+		t.Errorf("it comes to %+v", got)
+	}
+}
+
 // TestWhatKeepsAStepFromItsUninstall shows what becomes of a step whose release is not marked, and when it counts as begun all the same.
 func TestWhatKeepsAStepFromItsUninstall(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "x", errors.New("changed"))

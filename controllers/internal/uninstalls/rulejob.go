@@ -70,34 +70,11 @@ func (j *RuleJob) Do(ctx context.Context) {
 // finishRelease tries to finish one uninstall. It does not wait for hooks to end or objects to go: the release is looked at again.
 func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	a := Attempt{Begun: b, Reason: v1alpha1.ReasonUninstallFailed}
-	began := j.Clock.Now()
-	rel, err := j.Helm.ReadRelease(ctx, j.ReadSlot, b.Namespace, b.Release)
-	if took := monotime.ElapsedTime(began, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry {
-		err = describeSlow(took)
-	}
-	mark, ours := signedrecords.ReadRuleMark(j.Ring, j.Owner, rel.UID, rel.Revision, rel.Mark)
-	switch {
-	case err != nil:
-		j.noteOutcome(&a, helm.Outcome{}, err)
-		return a
-	case rel.State == observed.ReleaseGone:
-		a.Ended, a.Gone = true, true
-		return a
-	case rel.UID != b.Record, rel.Revision != b.Revision:
-		a.Ended, a.Why = true, "the release was upgraded or installed again, or its release Secret was created again"
-		return a
-	case rel.State == observed.ReleaseDeployed && monotime.ElapsedTime(b.since, j.Clock.Now()) < markLands: // the answer to its mark may be lost
-		a.Reason, a.Why = v1alpha1.ReasonUninstalling, "it is unknown whether its uninstall has begun"
-		return a
-	case rel.State != observed.ReleaseUninstalling, !ours: // or it was never marked
-		a.Ended, a.Why = true, "the release does not have the mark of this uninstall"
+	rel, mark, ok := j.readBegun(ctx, &a)
+	if !ok {
 		return a
 	}
 	a.RuleMark = mark
-	if rel.Blocked != "" {
-		a.Reason, a.Why = rel.Blocked, sanitize.CleanText(rel.Detail)
-		return a
-	}
 	uninstall, disabled := j.findOptions(mark)
 	reviewedAt := j.Clock.Now()
 	reviewed, refused := j.Review(ctx, &rel.Release, disabled)
@@ -107,12 +84,14 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	}
 	want := helm.UninstallRequest{
 		Namespace: b.Namespace, Name: b.Release, Revision: rel.Revision, UID: rel.UID, FirstDeployed: rel.FirstDeployed, Digest: mark.Digest,
-		Rights: reviewed, Begun: rel.Mark, DisableHooks: disabled, Self: selfOf(j.Owner),
+		Rights: reviewed, Begun: rel.Mark, DisableHooks: disabled, KeepHistory: mark.KeepHistory, Self: selfOf(j.Owner),
 	}
-	if want.Mark, err = signedrecords.SignRuleMark(j.Ring, j.Owner, mark); err != nil {
+	signed, err := signedrecords.SignRuleMark(j.Ring, j.Owner, mark)
+	if err != nil {
 		a.Why = sanitize.CleanText(err.Error())
 		return a
 	}
+	want.Mark = signed
 	SetTimeouts(&want, &v1alpha1.Helm{Timeout: uninstall.Timeout}, true)
 	job := &Job{
 		Environment: j.Environment, Key: j.Key, UID: j.Owner.GetUID(), Decides: mark.Decides, Rule: mark.Rule, Want: want,
@@ -124,6 +103,33 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	}
 	j.noteOutcome(&a, out, err)
 	return a
+}
+
+// readBegun reads a release whose uninstall was begun, and its mark. If nothing of it is done in this attempt, it is not ok, and a says why.
+func (j *RuleJob) readBegun(ctx context.Context, a *Attempt) (rel helm.Release, mark signedrecords.RuleMark, ok bool) {
+	began := j.Clock.Now()
+	rel, err := j.Helm.ReadRelease(ctx, j.ReadSlot, a.Namespace, a.Release)
+	if took := monotime.ElapsedTime(began, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry {
+		err = describeSlow(took)
+	}
+	mark, ours := signedrecords.ReadRuleMark(j.Ring, j.Owner, rel.UID, rel.Revision, rel.Mark)
+	switch {
+	case err != nil:
+		j.noteOutcome(a, helm.Outcome{}, err)
+	case rel.State == observed.ReleaseGone:
+		a.Ended, a.Gone = true, true
+	case rel.UID != a.Record, rel.Revision != a.Revision:
+		a.Ended, a.Why = true, "the release was upgraded or installed again, or its release Secret was created again"
+	case rel.State == observed.ReleaseDeployed && monotime.ElapsedTime(a.since, j.Clock.Now()) < markLands: // the answer to its mark may be lost
+		a.Reason, a.Why = v1alpha1.ReasonUninstalling, "it is unknown whether its uninstall has begun"
+	case rel.State != observed.ReleaseUninstalling, !ours: // or it was never marked
+		a.Ended, a.Why = true, "the release does not have the mark of this uninstall"
+	case rel.Blocked != "":
+		a.Reason, a.Why = rel.Blocked, sanitize.CleanText(rel.Detail)
+	default:
+		return rel, mark, true
+	}
+	return rel, mark, false
 }
 
 // findOptions returns how the rule of a mark uninstalls releases. After an edit of the spec, hooks are not run: they may not be what its author

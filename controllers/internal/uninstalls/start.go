@@ -97,6 +97,9 @@ func (s *Starter) StartStep(ctx context.Context, step *plan.Step, version string
 	}
 	release, _, _ := step.Object.ReadRevision()
 	mark := signedrecords.RuleMark{Rule: step.Rule, Decides: s.Decides, Digest: rel.Digest, Record: rel.UID, Revision: rel.Revision}
+	if uninstall := findUninstall(s.Rules, step.Rule); uninstall != nil {
+		mark.KeepHistory = uninstall.KeepHistory
+	}
 	begun = &Begun{RuleMark: mark, Namespace: step.Object.Namespace, Release: release}
 	if known, ours := signedrecords.ReadRuleMark(s.Ring, s.Owner, rel.UID, rel.Revision, rel.Mark); ours && rel.State == observed.ReleaseUninstalling {
 		begun.RuleMark = known
@@ -108,7 +111,7 @@ func (s *Starter) StartStep(ctx context.Context, step *plan.Step, version string
 	}
 	want := helm.UninstallRequest{
 		Namespace: begun.Namespace, Name: release, Revision: rel.Revision, UID: rel.UID, ResourceVersion: version, FirstDeployed: rel.FirstDeployed, Digest: rel.Digest,
-		Rights: reviewed, Mark: signed, DisableHooks: s.disablesHooks(step.Rule), Self: selfOf(s.Owner),
+		Rights: reviewed, Mark: signed, DisableHooks: s.disablesHooks(step.Rule), KeepHistory: mark.KeepHistory, Self: selfOf(s.Owner),
 	}
 	if err := guard.WaitForPace(waiting); err != nil {
 		return NewOutcome(life.AnswerUnsent, err), nil
@@ -190,15 +193,11 @@ func (s *Starter) readRelease(ctx context.Context, step *plan.Step) (rel helm.Re
 		return rel, life.AnswerRefused, fmt.Errorf("cannot uninstall %s: it is not the record of a release", step.Object.Ref)
 	}
 	began := s.Clock.Now()
-	rel, err = s.Helm.ReadRelease(ctx, s.Slot, step.Object.Namespace, release)
-	slow := monotime.ElapsedTime(began, s.Clock.Now()) >= slowTry // it would be as slow in the next pass
+	if rel, err = s.Helm.ReadRelease(ctx, s.Slot, step.Object.Namespace, release); err != nil {
+		kind, err = judgeRead(err, release, monotime.ElapsedTime(began, s.Clock.Now()))
+		return rel, kind, err
+	}
 	switch {
-	case err != nil && isCut(err) && slow && !errors.Is(err, context.Canceled):
-		return rel, life.AnswerRefused, fmt.Errorf("cannot read release %q: %w", release, helm.ErrTooSlow)
-	case err != nil && isCut(err):
-		return rel, life.AnswerUnsent, err
-	case err != nil:
-		return rel, life.AnswerRefused, err
 	case rel.State == observed.ReleaseGone:
 		return rel, life.AnswerConflict, fmt.Errorf("release %q is gone", release)
 	case rel.Revision > revision: // its target hides newer revisions, or the watch is late
@@ -213,6 +212,18 @@ func (s *Starter) readRelease(ctx context.Context, step *plan.Step) (rel helm.Re
 			rel.Modified.UTC().Format(time.RFC3339), wait.Round(time.Second))
 	}
 	return rel, life.AnswerDone, nil
+}
+
+// judgeRead says what it is for a step that its release could not be read.
+func judgeRead(err error, release string, took time.Duration) (life.AnswerKind, error) {
+	switch {
+	case isCut(err) && took >= slowTry && !errors.Is(err, context.Canceled): // it would be as slow in the next pass
+		return life.AnswerRefused, fmt.Errorf("cannot read release %q: %w", release, helm.ErrTooSlow)
+	case isCut(err):
+		return life.AnswerUnsent, err
+	default:
+		return life.AnswerRefused, err
+	}
 }
 
 // waitForOthers is how long the rule waits for another client that has begun to uninstall a release; zero if none has, or not lately.

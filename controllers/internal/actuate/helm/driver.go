@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -24,8 +26,11 @@ import (
 
 var errNotNeeded = errors.New("an uninstall has no need of this")
 
-// uninstallingSays is how Helm describes a release that is being uninstalled.
-const uninstallingSays = "Deletion in progress (or silently failed)"
+// How Helm describes a release that is being uninstalled, and one that was uninstalled with its history kept.
+const (
+	uninstallingSays = "Deletion in progress (or silently failed)"
+	uninstalledSays  = "Uninstallation complete"
+)
 
 func secretsResource() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource("secrets")
@@ -45,8 +50,11 @@ var _ driver.Driver = (*recordDriver)(nil)
 // Name returns the name of Helm's own driver.
 func (c *recordDriver) Name() string { return driver.SecretsDriverName }
 
-// Query reads the release.
+// Query reads the release. When it is uninstalled and its history kept, Helm asks for revisions that count as deployed: none does.
 func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
+	if c.records.kept {
+		return nil, driver.ErrReleaseNotFound
+	}
 	h, err := c.records.readCommitted()
 	if err != nil {
 		return nil, err
@@ -73,9 +81,15 @@ func (r record) toRelease(want UninstallRequest) *release.Release {
 	return &shown
 }
 
-// Update marks the release as uninstalling, the only update of an uninstall that does not keep the history. One that bears the
-// caller's mark already is left as it is; an older mark of the caller's is renewed.
-func (c *recordDriver) Update(string, *release.Release) error {
+// Update marks the release as uninstalling, or, at the end of an uninstall that keeps the history, as uninstalled. One that bears the caller's
+// mark already is left as it is; an older mark of the caller's is renewed.
+func (c *recordDriver) Update(_ string, to *release.Release) error {
+	if to.Info.Status == release.StatusUninstalled {
+		if c.hooks.failure != nil {
+			return c.hooks.failure
+		}
+		return c.records.markUninstalled()
+	}
 	h, err := c.records.readCommitted()
 	if err != nil {
 		return err
@@ -170,6 +184,8 @@ type releaseRecords struct {
 	attempt *attempt
 	// lastRead is the newest record as it was last read. It is decoded again only if its Secret has changed.
 	lastRead *record
+	// kept says that the release is marked as uninstalled.
+	kept bool
 }
 
 // readCommitted reads the release, and ends the session if it is no longer the one that was decided on. If its uninstall has started, and
@@ -231,19 +247,9 @@ func (r *releaseRecords) markUninstalling(was record) error {
 	if decided := r.attempt.want.ResourceVersion; decided != "" && decided != was.secret.ResourceVersion {
 		return r.attempt.endWith(Upgraded)
 	}
-	secret, err := r.readSecret(was)
+	secret, err := r.encodeSecret(was, release.StatusUninstalling, uninstallingSays)
 	if err != nil {
 		return err
-	}
-	if stopped := r.attempt.slot.run(r.attempt.ctx, func() {
-		secret.Data["release"], err = was.content.encodeUninstalling(secret.Data["release"], r.attempt.u.clock.Now())
-	}); stopped != nil || err != nil {
-		return errors.Join(stopped, err)
-	}
-	for label, value := range map[string]string{
-		"status": string(release.StatusUninstalling), "version": strconv.Itoa(was.version), modifiedLabel: strconv.FormatInt(r.attempt.u.clock.Now().Unix(), 10),
-	} {
-		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
 	}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationUninstall, r.attempt.want.Mark)
 	delete(secret.Annotations, hooksDoneAnnotation)
@@ -254,6 +260,91 @@ func (r *releaseRecords) markUninstalling(was record) error {
 	_, err = r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{})
 	faults.PassPoint("after the release is marked")
 	return err
+}
+
+// encodeSecret returns the Secret of a record with another status of the release, which is not written yet.
+func (r *releaseRecords) encodeSecret(was record, status release.Status, says string) (*corev1.Secret, error) {
+	secret, err := r.readSecret(was)
+	if err != nil {
+		return nil, err
+	}
+	if stopped := r.attempt.slot.run(r.attempt.ctx, func() {
+		secret.Data["release"], err = was.content.encodeStatus(secret.Data["release"], status, says, r.attempt.u.clock.Now())
+	}); stopped != nil || err != nil {
+		return nil, errors.Join(stopped, err)
+	}
+	for label, value := range map[string]string{
+		"status": string(status), "version": strconv.Itoa(was.version), modifiedLabel: strconv.FormatInt(r.attempt.u.clock.Now().Unix(), 10),
+	} {
+		metav1.SetMetaDataLabel(&secret.ObjectMeta, label, value)
+	}
+	return secret, nil
+}
+
+// markUninstalled writes that the release is uninstalled, when all else of it is gone, and takes the caller's mark off. Before that, it writes that
+// no older revision is deployed: Helm would take one that says so for the release.
+func (r *releaseRecords) markUninstalled() error {
+	was, err := r.readMarked()
+	if err != nil {
+		return err
+	}
+	if err := r.supersedeDeployed(was.version); err != nil {
+		return r.attempt.haltWith(fmt.Errorf("cannot mark older revisions as superseded: %w", err))
+	}
+	if err := r.attempt.stopIfRefused("the end of the uninstall", r.attempt.guard.MayNote(was.secretRef())); err != nil {
+		return err
+	}
+	secret, err := r.encodeSecret(was, release.StatusUninstalled, uninstalledSays)
+	if err != nil {
+		return r.attempt.haltWith(err)
+	}
+	delete(secret.Annotations, v1alpha1.AnnotationUninstall)
+	delete(secret.Annotations, hooksDoneAnnotation)
+	faults.PassPoint("before the release is marked as uninstalled")
+	_, err = r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{})
+	faults.PassPoint("after the release is marked as uninstalled")
+	if err != nil {
+		return r.attempt.haltWith(fmt.Errorf("cannot mark the release as uninstalled: %w", err))
+	}
+	r.kept = true
+	return nil
+}
+
+// supersedeDeployed marks the revisions before one as superseded that Helm has labelled deployed. It leaves alone what it cannot read.
+func (r *releaseRecords) supersedeDeployed(before int) error {
+	want := r.attempt.want
+	deployed, err := r.attempt.u.metadata.Resource(secretsResource()).Namespace(want.Namespace).List(r.attempt.ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{"owner": "helm", "name": want.Name, "status": string(release.StatusDeployed)}.String(),
+		FieldSelector: fields.OneTermEqualSelector("type", string(secretType)).String(), Limit: recordsAtOnce,
+	})
+	if err != nil {
+		return err
+	}
+	for i := range deployed.Items {
+		o := &deployed.Items[i]
+		version, ok := parseVersion(o.Name, want.Name)
+		if !ok || version >= before {
+			continue
+		}
+		was, err := r.attempt.u.readRecord(r.attempt.ctx, r.attempt.slot, record{secret: trimMetadata(o.ObjectMeta), version: version}, want.Name)
+		if _, unreadable := errors.AsType[*BlockedError](err); unreadable || notfound.IsAnyObjectMissing(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := r.attempt.stopIfRefused("a change of an older revision", r.attempt.guard.MayNote(was.secretRef())); err != nil {
+			return err
+		}
+		secret, err := r.encodeSecret(was, release.StatusSuperseded, "")
+		if err != nil {
+			return err
+		}
+		if _, err := r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // renewMark replaces an older mark of the caller.

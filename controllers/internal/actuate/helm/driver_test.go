@@ -275,7 +275,7 @@ func TestEncodeUninstalling(t *testing.T) {
 				data := pack(start + tc.info + end)
 				r, err := decodeRecord(t.Context(), recordOf(t, data), "team", "shop")
 				check(t, err)
-				out, err := r.content.encodeUninstalling(data, epoch)
+				out, err := r.content.encodeStatus(data, release.StatusUninstalling, uninstallingSays, epoch)
 				check(t, err)
 				text := string(must(io.ReadAll(must(recordtext.Unpack(bytes.NewReader(out)))(t)))(t))
 				if tc.whole != "" && text != start+tc.whole+end {
@@ -539,3 +539,47 @@ func TestWithoutReviewedRightsNothingGoes(t *testing.T) {
 		t.Errorf("deleted %v, kept %v", out.Deleted, out.Kept)
 	}
 }
+
+// TestDeployedRevisionsAreSuperseded keeps the history of a release whose older revision counts as deployed: Helm would take it for the release.
+func TestDeployedRevisionsAreSuperseded(t *testing.T) {
+	f := newFakeCluster(t)
+	older := f.install(config("a"))
+	newest := *older
+	info := *older.Info
+	newest.Version, newest.Info = 2, &info
+	newest.Info.Status = release.StatusFailed
+	f.putRelease(&newest)
+	want := f.committed()
+	want.KeepHistory = true
+	out := must(f.uninstall(want))(t)
+	if diff := cmp.Diff([]string{"update Secret sh.helm.release.v1.shop.v2", "delete ConfigMap a", "update Secret sh.helm.release.v1.shop.v1", "update Secret sh.helm.release.v1.shop.v2"}, f.server.didWrite()); diff != "" || out.State != Done {
+		t.Errorf("%s, writes (-want +got):\n%s", out.State, diff)
+	}
+	for name, status := range map[string]release.Status{"shop.v1": release.StatusSuperseded, "shop.v2": release.StatusUninstalled} {
+		secret := f.server.find(name)
+		if got := readRelease(t, secret).Info.Status; got != status || secret.GetLabels()["status"] != string(status) || len(secret.GetAnnotations()) > 0 {
+			t.Errorf("%s says %s, with labels %v and annotations %v", name, got, secret.GetLabels(), secret.GetAnnotations())
+		}
+	}
+}
+
+// TestTheEndOfAnUninstallIsAsked shows that the guard is asked before the release is declared uninstalled, and that a change of its record ends the
+// attempt.
+func TestTheEndOfAnUninstallIsAsked(t *testing.T) {
+	f := newFakeCluster(t)
+	f.install(config("a"))
+	want := f.committed()
+	want.KeepHistory = true
+	_, err := f.uninstaller().Uninstall(t.Context(), nil, want, &refusingNotes{})
+	if err == nil || !strings.Contains(err.Error(), "not now") {
+		t.Errorf("got %v", err)
+	}
+	if got := readRelease(t, f.server.find("shop.v1")).Info.Status; got != release.StatusUninstalling {
+		t.Errorf("it is %s", got)
+	}
+}
+
+// refusingNotes lets all be deleted, and nothing be noted.
+type refusingNotes struct{ allow }
+
+func (refusingNotes) MayNote(observed.Ref) error { return errors.New("not now") }

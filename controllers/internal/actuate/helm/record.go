@@ -497,16 +497,23 @@ func validateRelease(r *release.Release, version int, namespace, name string) er
 	}
 }
 
-// encodeUninstalling returns the data of a record whose release is being uninstalled since now, zipped as Helm does. Everything else in it
-// stays as it is.
-func (c *recordContent) encodeUninstalling(data []byte, now time.Time) ([]byte, error) {
+// encodeStatus returns the data of a record with another status of its release, and what describes it, if that is not empty, zipped as Helm
+// does. One that is uninstalling is that since now. Everything else in it stays as it is.
+func (c *recordContent) encodeStatus(data []byte, status release.Status, says string, now time.Time) ([]byte, error) {
 	text, err := recordtext.Unpack(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	deleted, err := helmtime.Time{Time: now}.MarshalJSON()
-	if err != nil {
-		return nil, err
+	values := map[string]string{"status": strconv.Quote(string(status))}
+	if says != "" {
+		values["description"] = strconv.Quote(says)
+	}
+	if status == release.StatusUninstalling {
+		deleted, err := helmtime.Time{Time: now}.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		values["deleted"] = string(deleted)
 	}
 	var out bytes.Buffer
 	encoded := base64.NewEncoder(base64.StdEncoding, &out)
@@ -514,9 +521,7 @@ func (c *recordContent) encodeUninstalling(data []byte, now time.Time) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.replaceFields(zipped, text, map[string]string{
-		"status": strconv.Quote(string(release.StatusUninstalling)), "description": strconv.Quote(uninstallingSays), "deleted": string(deleted),
-	}); err != nil {
+	if err := c.replaceFields(zipped, text, values); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(zipped.Close(), encoded.Close()); err != nil {

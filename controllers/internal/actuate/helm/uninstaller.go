@@ -249,6 +249,8 @@ type UninstallRequest struct {
 	Begun string
 	// DisableHooks uninstalls a release with delete hooks without running them.
 	DisableHooks bool
+	// KeepHistory keeps the records, as helm uninstall --keep-history does: the newest one gets the status uninstalled when all else is gone.
+	KeepHistory bool
 	// HookTimeout is how long one hook may take, counted from its creation, in this call and those after it.
 	HookTimeout time.Duration
 	// Timeout is how long this call may wait, for hooks to end and for deleted objects to be gone. Without one, they are
@@ -461,9 +463,9 @@ func (s *session) checkRelease() error {
 	return nil
 }
 
-// runHelm runs Helm's uninstall. The history is not kept: Helm deletes the Secrets when all objects are gone, because
+// runHelm runs Helm's uninstall. Helm deletes the Secrets, or declares the release `uninstalled`, when all objects are gone, because
 // DeleteWithPropagationPolicy waits for that, and the newest one last. Until then the release is `uninstalling`, and
-// another attempt goes through the same steps; `uninstalled` would have to be told from an uninstall that kept the history.
+// another attempt goes through the same steps.
 func (s *session) runHelm() error {
 	releases := s.newStorage()
 	err := s.markThroughStorage(releases)
@@ -473,7 +475,7 @@ func (s *session) runHelm() error {
 			KubeClient: &kubeClient{attempt: s.attempt, objects: s.objects, hooks: s.hooks},
 			Log:        func(string, ...any) {},
 		})
-		uninstall.DisableHooks = !s.hooks.needed
+		uninstall.DisableHooks, uninstall.KeepHistory = !s.hooks.needed, s.attempt.want.KeepHistory
 		_, err = uninstall.Run(s.attempt.want.Name)
 	}
 	if err != nil && s.attempt.halted == nil && s.hooks.failure == nil {

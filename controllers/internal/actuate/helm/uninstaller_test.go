@@ -662,3 +662,39 @@ func TestDisableHooks(t *testing.T) {
 		}
 	}
 }
+
+// TestHistoryIsKept uninstalls a release as Helm does with --keep-history: the same records are left, and Helm can bring the release back.
+func TestHistoryIsKept(t *testing.T) {
+	ours, theirs := newWorld(t), newWorld(t)
+	for _, w := range []*world{ours, theirs} {
+		w.install(shop())
+		w.upgrade(shop())
+	}
+	want := ours.committed()
+	want.KeepHistory = true
+	if got := ours.uninstall(want); got.State != Done {
+		t.Errorf("got %+v", got)
+	}
+	check(t, helmtest.Uninstall(theirs.admin, theirs.namespace, "shop", true))
+	left := func(w *world) (out []string) {
+		for _, s := range must(w.client.CoreV1().Secrets(w.namespace).List(w.ctx, metav1.ListOptions{LabelSelector: "owner=helm"}))(t).Items {
+			r := unpacked(t, s.Data["release"])
+			out = append(out, fmt.Sprint(s.Name, " ", s.Labels["status"], " ", r.Info.Status, " ", r.Info.Description, " ", r.Info.Deleted.IsZero(), " ", s.Annotations))
+		}
+		return out
+	}
+	if diff := cmp.Diff(left(theirs), left(ours)); diff != "" {
+		t.Errorf("records (-Helm's +ours):\n%s", diff)
+	}
+	if got := ours.look(); got.State != observed.ReleaseGone {
+		t.Errorf("then it is %v", got.State)
+	}
+	if got := ours.uninstall(want); got.State != Done || len(got.Deleted) > 0 {
+		t.Errorf("a second time: %+v", got)
+	}
+	ours.writes()
+	check(t, helmtest.Rollback(ours.admin, ours.namespace, "shop", 1))
+	if there := strings.Join(ours.names(), ", "); !strings.Contains(there, "Service web") {
+		t.Errorf("after a rollback there are %s", there)
+	}
+}
