@@ -165,10 +165,16 @@ func SuggestSyntax(source string, line, column int) string {
 			return known.hint
 		}
 	}
-	before, short := strings.TrimRight(source[:at], " \t\n"), shortenDuration(source)
-	switch {
-	case short != "" && short != source:
+	if short := shortenDuration(source); short != "" && short != source {
 		return fmt.Sprintf("write %[1]s, or parseDuration(%[1]q) in an expression", short)
+	}
+	return suggestSyntaxAt(source, at)
+}
+
+// suggestSyntaxAt is SuggestSyntax for what stands around a place of a line.
+func suggestSyntaxAt(source string, at int) string {
+	before := strings.TrimRight(source[:at], " \t\n")
+	switch {
 	case strings.HasSuffix(source[:at], "<") && strings.HasPrefix(source[at:], ">"):
 		return "to compare, write !="
 	case strings.HasSuffix(before, "not"):
