@@ -29,7 +29,7 @@ func (u ruleUninstalls) carryOn(ctx context.Context) {
 		logf.FromContext(ctx).Info("Cannot look for releases whose uninstall has begun; it is tried again", "why", err.Error())
 	}
 	p.asksUninstalls = true
-	if !p.mem.underWay.AskDue(p.r.clock.Now()) || p.mem.run.Busy || p.isDryRun() {
+	if !p.mem.underWay.AskDue(p.r.clock.Now()) || p.mem.run.Busy || life.IsPaused(p.store.Draft.Common()) {
 		return
 	}
 	p.r.pool.AskSlot(p.store.Key)

@@ -48,7 +48,7 @@ func mayUninstall(f *Findings, spec *v1alpha1.Work, rule, action int, p *field.P
 	touched, sole := findSoleTarget(spec, &spec.Rules[rule], &actions[action])
 	later := slices.IndexFunc(actions[action+1:], func(a v1alpha1.RuleAction) bool { return a.Report == nil })
 	switch {
-	case o.isTemplate:
+	case o.isTemplate, o.Template != "":
 		f.addError(p, "is not for templates: write the rule in a Cleaner or ClusterCleaner, or select what the template deletes instead of releases")
 	case !spec.IsRecurring():
 		f.addError(p, "requires lifecycle: Recurring: change lifecycle, or write helm: {release: NAME, delete: true}, which uninstalls one release, instead of the rule")

@@ -477,7 +477,7 @@ func (p *Plan) listActions(grouped bool) []limits.Action {
 		if !s.IsChange() {
 			continue
 		}
-		a := limits.Action{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Items: limits.SumItems(s.Keys)}
+		a := limits.Action{UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Uninstall: s.Verb == VerbHelmUninstall, Items: limits.SumItems(s.Keys)}
 		if grouped {
 			a.Groups = limits.SumItems(s.Groups)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
 	"github.com/vtex/cleaner/controllers/plan/limits"
@@ -113,20 +112,14 @@ func (in limiting) addTargets(check *limits.Check, place int) {
 		return
 	}
 	releases := all
-	all.Counts = func(a *limits.Action) bool { return !in.isUninstall(a) }
-	releases.Counts = in.isUninstall
+	all.Counts = func(a *limits.Action) bool { return !a.Uninstall }
+	releases.Counts = func(a *limits.Action) bool { return a.Uninstall }
 	releases.Objects = func(yield func(types.UID) bool) {
 		for o := range seen.EachNewestRevision {
-			if !in.Uninstalling[o.UID] && o.Labels["status"] != "uninstalled" && !yield(o.Identify()) {
+			if !in.Uninstalling[o.UID] && !o.IsLeaving() && !yield(o.Identify()) {
 				return
 			}
 		}
 	}
 	check.Targets = append(check.Targets, all, releases)
-}
-
-// isUninstall says that an action uninstalls a release.
-func (in limiting) isUninstall(a *limits.Action) bool {
-	i := slices.IndexFunc(in.Spec.Rules, func(r v1alpha1.Rule) bool { return r.Name == a.Rule })
-	return i >= 0 && a.Action >= 0 && a.Action < len(in.Spec.Rules[i].Actions) && in.Spec.Rules[i].Actions[a.Action].HelmUninstall != nil
 }

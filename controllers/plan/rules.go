@@ -276,6 +276,9 @@ func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 	if r.rule.Key == "" {
 		has := make(map[string]bool, len(candidates))
 		candidates = slices.DeleteFunc(candidates, func(c candidate) bool {
+			if !c.isObject() {
+				return false
+			}
 			twin := has[c.key]
 			has[c.key] = true
 			return twin
@@ -303,6 +306,11 @@ func (r *deciding) leaveOutTwins(candidates []candidate) []candidate {
 		r.holds.DropHolds(twins)
 	}
 	return slices.DeleteFunc(candidates, func(c candidate) bool { return twins[c.key] })
+}
+
+// isObject says that the item is an object of a target itself, and not one that an expression made of it.
+func (c *candidate) isObject() bool {
+	return c.object != nil && isSameMap(c.object.Value, c.item.AsObject())
 }
 
 // describePlace says which item of the rule a candidate is, whatever its key.

@@ -150,7 +150,7 @@ func (s *Step) ListItems() []ItemKey {
 
 // MakeAction is what is remembered of a step that was done, or may have been.
 func (in *Input) MakeAction(s *Step, at time.Time) limits.Action {
-	d := limits.Action{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action}
+	d := limits.Action{At: at, UID: s.Object.Identify(), Rule: s.Rule, Action: s.Action, Uninstall: s.Verb == VerbHelmUninstall}
 	if in.Spec.Limits != nil && in.Spec.Limits.MaxActions > 0 {
 		d.Items = limits.SumItems(s.Keys)
 	}

@@ -160,6 +160,7 @@ func TestReleasesCountOnce(t *testing.T) {
 		"TwoOfFour":       {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 49}, items: 4, blocked: true},
 		"HalfIsAllowed":   {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 4, want: []string{"release shop/a a.v10", "release shop/b b.v10"}},
 		"OnlyKeptHistory": {objects: append(sortedRevisions(0, "a", "b"), newRevision("x", 1, "uninstalled"), newRevision("y", 1, "uninstalled"), newRevision("z", 1, "uninstalled")), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 2, blocked: true},
+		"LeftToHelm":      {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: append(sortedRevisions(2, "a", "b", "c"), newRevision("x", 1, "uninstalling"), newRevision("y", 1, "uninstalling")), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 5, blocked: true},
 		"GivenTwice":      {change: func(r *v1alpha1.Rule) { r.ForEach, r.Keep = "pods.items + pods.items", new(intstr.FromInt32(1)) }, objects: sortedRevisions(2, "a"), items: 1},
 		"NoTwinsOfAName":  {change: func(r *v1alpha1.Rule) { r.Key = "item.name" }, objects: sortedRevisions(2, "a"), items: 1, want: []string{"release shop/a a.v3"}},
 	} {
@@ -201,7 +202,7 @@ func TestRecordsAndReleasesAreCountedApart(t *testing.T) {
 	}
 	at := slices.IndexFunc(got.Steps, func(s Step) bool { return s.Verb == VerbHelmUninstall })
 	done := in.Done.AddAction(in.MakeAction(&got.Steps[at], in.Now))
-	work.Rules[0].When, work.Rules[1].When = `item.name == "b"`, "false"
+	work.Rules[0].Name, work.Rules[0].When, work.Rules[1].When = "renamed", `item.name == "b"`, "false"
 	in = over(t, work, sortedRevisions(3, "b")...)
 	in.Done = done
 	if got = ComputePlan(t.Context(), in); got.Reason != v1alpha1.ReasonLimitExceeded || !strings.Contains(got.Message, "2 of 2, 1 by earlier actions") {

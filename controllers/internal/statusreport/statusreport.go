@@ -337,10 +337,12 @@ func (r Report) SetScheduled(reason, message string) {
 	r.setNext(time.Time{})
 }
 
-// setUninstalls says in Ready what uninstalls under way come to. An earlier process may have said that there are some.
+// setUninstalls says in Ready what uninstalls under way come to, unless Ready says that something else is wrong. An earlier process may have said that
+// there are some.
 func setUninstalls(r Report, reason, message string) {
 	ready := meta.FindStatusCondition(r.draftStatus().Conditions, v1alpha1.ConditionReady)
 	switch {
+	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonUninstallFailed:
 	case reason == v1alpha1.ReasonUninstalling, reason == v1alpha1.ReasonWaitingForSchedule:
 		r.setReady(metav1.ConditionTrue, reason, message)
 		r.RemoveConditions(v1alpha1.ConditionStalled)

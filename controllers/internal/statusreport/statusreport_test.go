@@ -161,6 +161,11 @@ func TestConditionsWithoutAnEvaluation(t *testing.T) {
 		"Scheduled":       {func(r Report) { r.SetScheduled("", "") }, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
 		"Uninstalling":    {func(r Report) { r.SetScheduled(v1alpha1.ReasonUninstalling, "x") }, "Valid=True/Valid Ready=True/Uninstalling", "x"},
 		"UninstallFails":  {func(r Report) { r.SetScheduled(v1alpha1.ReasonUninstallFailed, "x") }, "Valid=True/Valid Ready=False/UninstallFailed Stalled=True/UninstallFailed", "x"},
+		"UninstallingBesides": {func(r Report) {
+			r.SetRefused(identity.Refusal{Reason: v1alpha1.ReasonAuthorMissing, Message: "nobody"})
+			r.draftStatus().LastEvaluation = &v1alpha1.Evaluation{}
+			r.SetScheduled(v1alpha1.ReasonUninstalling, "x")
+		}, "Ready=False/AuthorMissing Stalled=True/AuthorMissing", "nobody"},
 		"Uninstalled": {func(r Report) {
 			r.SetScheduled(v1alpha1.ReasonUninstalling, "x")
 			r.SetScheduled("", "")

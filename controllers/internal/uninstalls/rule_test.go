@@ -47,8 +47,15 @@ type fakeHelm struct {
 	reads func()
 }
 
-func (f *fakeHelm) ReadRelease(context.Context, helm.ReadSlot, string, string) (helm.Release, error) {
+func (f *fakeHelm) ReadRelease(ctx context.Context, slot helm.ReadSlot, _, _ string) (helm.Release, error) {
 	f.did = append(f.did, "read")
+	if slot != nil {
+		leave, err := slot(ctx)
+		if err != nil {
+			return f.release, err
+		}
+		defer leave()
+	}
 	if f.reads != nil {
 		f.reads()
 	}
@@ -298,6 +305,14 @@ func TestASlowReadIsAFailure(t *testing.T) {
 	if out, begun := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); out.Kind != life.AnswerRefused || begun != nil || !strings.Contains(out.Why, "takes too long") {
 		t.Errorf("got %+v", out)
 	}
+	s.Slot = func(context.Context) (func(), error) {
+		clock.SetTime(clock.Now().Add(time.Hour))
+		return func() {}, nil
+	}
+	f.reads = func() {}
+	if out, _ := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); out.Kind != life.AnswerUnsent {
+		t.Errorf("after a wait in line, got %+v", out)
+	}
 	f.unread = context.Canceled
 	if out, _ := s.StartStep(t.Context(), aStep(), "7", &fakeGuard{}); out.Kind != life.AnswerUnsent {
 		t.Errorf("after an edit, got %+v", out)
@@ -382,7 +397,7 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 		"Protected": {
 			reason: "not while it is blocked", given: func(_ *RuleJob, f *fakeHelm) {
 				f.release.Blocked, f.release.Detail = v1alpha1.ReasonProtected, "it is protected"
-			}, want: Attempt{Reason: v1alpha1.ReasonProtected, Why: "it is protected"},
+			}, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "it is protected"},
 		},
 		"Suspended": {reason: "never against suspend", change: func(c *v1alpha1.Cleaner) { c.Spec.Suspend = true }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner is suspended"}},
 		"DryRun":    {reason: "nor in a dry run", change: func(c *v1alpha1.Cleaner) { c.Spec.Mode = v1alpha1.ModeDryRun }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "the Cleaner is suspended"}},

@@ -97,8 +97,9 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 		Environment: j.Environment, Key: j.Key, UID: j.Owner.GetUID(), Decides: mark.Decides, Rule: mark.Rule, Want: want,
 		ReviewedAt: reviewedAt, Author: j.Author, Ring: j.Ring, Log: j.Log,
 	}
-	out, err := j.Helm.Uninstall(ctx, j.ReadSlot, want, &uninstallGuard{Job: job, ctx: ctx})
-	if took := monotime.ElapsedTime(reviewedAt, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
+	watch := startStopwatch(j.Clock)
+	out, err := j.Helm.Uninstall(ctx, watch.skipWaits(j.ReadSlot), want, &uninstallGuard{Job: job, ctx: ctx})
+	if took := watch.elapsed(); err != nil && isCut(err) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
 		err = describeSlow(took)
 	}
 	j.noteOutcome(&a, out, err)
@@ -107,9 +108,9 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 
 // readBegun reads a release whose uninstall was begun, and its mark. If nothing of it is done in this attempt, it is not ok, and a says why.
 func (j *RuleJob) readBegun(ctx context.Context, a *Attempt) (rel helm.Release, mark signedrecords.RuleMark, ok bool) {
-	began := j.Clock.Now()
-	rel, err := j.Helm.ReadRelease(ctx, j.ReadSlot, a.Namespace, a.Release)
-	if took := monotime.ElapsedTime(began, j.Clock.Now()); err != nil && isCut(err) && took >= slowTry {
+	watch := startStopwatch(j.Clock)
+	rel, err := j.Helm.ReadRelease(ctx, watch.skipWaits(j.ReadSlot), a.Namespace, a.Release)
+	if took := watch.elapsed(); err != nil && isCut(err) && took >= slowTry {
 		err = describeSlow(took)
 	}
 	mark, ours := signedrecords.ReadRuleMark(j.Ring, j.Owner, rel.UID, rel.Revision, rel.Mark)
@@ -125,7 +126,7 @@ func (j *RuleJob) readBegun(ctx context.Context, a *Attempt) (rel helm.Release, 
 	case rel.State != observed.ReleaseUninstalling, !ours: // or it was never marked
 		a.Ended, a.Why = true, "the release does not have the mark of this uninstall"
 	case rel.Blocked != "":
-		a.Reason, a.Why = rel.Blocked, sanitize.CleanText(rel.Detail)
+		a.Why = sanitize.CleanText(rel.Detail)
 	default:
 		return rel, mark, true
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/signedrecords"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/life"
-	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/rights"
 	"github.com/vtex/cleaner/controllers/signing"
@@ -192,9 +191,9 @@ func (s *Starter) readRelease(ctx context.Context, step *plan.Step) (rel helm.Re
 	if !ok || !step.Object.OfRelease || step.Object.UID == "" {
 		return rel, life.AnswerRefused, fmt.Errorf("cannot uninstall %s: it is not the record of a release", step.Object.Ref)
 	}
-	began := s.Clock.Now()
-	if rel, err = s.Helm.ReadRelease(ctx, s.Slot, step.Object.Namespace, release); err != nil {
-		kind, err = judgeRead(err, release, monotime.ElapsedTime(began, s.Clock.Now()))
+	watch := startStopwatch(s.Clock)
+	if rel, err = s.Helm.ReadRelease(ctx, watch.skipWaits(s.Slot), step.Object.Namespace, release); err != nil {
+		kind, err = judgeRead(err, release, watch.elapsed())
 		return rel, kind, err
 	}
 	switch {

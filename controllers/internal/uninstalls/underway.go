@@ -183,7 +183,15 @@ func (u *UnderWay) listDue(now time.Time) (due []Begun) {
 		turn[due[i].Record] = turns[due[i].Namespace]
 		turns[due[i].Namespace]++
 	}
-	slices.SortStableFunc(due, func(a, b Begun) int { return cmp.Compare(turn[a.Record], turn[b.Record]) })
+	rank := func(b *Begun) int { // those that have long made no progress come last
+		if b.wait >= lastLook {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(due, func(a, b Begun) int {
+		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(turn[a.Record], turn[b.Record]))
+	})
 	return due
 }
 

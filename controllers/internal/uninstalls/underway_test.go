@@ -136,6 +136,12 @@ func TestNamespacesHaveTheirTurns(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	u = &UnderWay{}
+	u.AddBegun(inNamespace("a", "stuck"), now.Add(-time.Hour))
+	u.NoteStarted(inNamespace("a", "web"), now)
+	if due, _ := u.TakeDue(now.Add(time.Hour)); due[0].Release != "a-web" {
+		t.Errorf("due are %+v", due)
+	}
+	u = &UnderWay{}
 	for i := range maxActive {
 		u.NoteStarted(inNamespace(fmt.Sprint("n", i), "web"), now)
 	}
@@ -190,8 +196,8 @@ func TestDescribeScheduled(t *testing.T) {
 	u.NoteStarted(begunRelease("web"), now)
 	says(false, v1alpha1.ReasonUninstalling, "Being uninstalled: release shop/web.")
 	says(true, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time. Partly uninstalled: release shop/web.")
-	attempt(t, u, now.Add(firstLook), Attempt{Begun: begunRelease("web"), Reason: v1alpha1.ReasonProtected, Why: "it is protected"})
-	says(false, v1alpha1.ReasonProtected, "An action failed and will be retried: release shop/web: it is protected")
+	attempt(t, u, now.Add(firstLook), Attempt{Begun: begunRelease("web"), Reason: v1alpha1.ReasonUninstallFailed, Why: "it is protected"})
+	says(false, v1alpha1.ReasonUninstallFailed, "An action failed and will be retried: release shop/web: it is protected")
 	attempt(t, u, now.Add(time.Hour), Attempt{Begun: begunRelease("web"), Ended: true})
 	says(false, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
 	says(false, "", "")

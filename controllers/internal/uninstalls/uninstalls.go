@@ -145,6 +145,31 @@ func (j *Job) uninstallInTime(ctx context.Context) End {
 	return j.describeEnd(out, err)
 }
 
+// stopwatch measures how long something takes, without its waits for a slot.
+type stopwatch struct {
+	clock  clock.PassiveClock
+	began  time.Time
+	waited time.Duration
+}
+
+func startStopwatch(c clock.PassiveClock) *stopwatch { return &stopwatch{clock: c, began: c.Now()} }
+
+// skipWaits returns a slot whose wait does not count.
+func (w *stopwatch) skipWaits(slot helm.ReadSlot) helm.ReadSlot {
+	if slot == nil {
+		return nil
+	}
+	return func(ctx context.Context) (func(), error) {
+		asked := w.clock.Now()
+		defer func() { w.waited += monotime.ElapsedTime(asked, w.clock.Now()) }()
+		return slot(ctx)
+	}
+}
+
+func (w *stopwatch) elapsed() time.Duration {
+	return max(0, monotime.ElapsedTime(w.began, w.clock.Now())-w.waited)
+}
+
 // describeSlow is the error of an attempt that took so long and did nothing.
 func describeSlow(took time.Duration) error {
 	return fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))

@@ -31,6 +31,8 @@ type Action struct {
 	// Rule and Action are those that wanted it.
 	Rule   string
 	Action int
+	// Uninstall says that it uninstalls a release.
+	Uninstall bool
 	// Items are those that it stood for; none are remembered where limits.maxActions, which counts them, is not set.
 	Items []ItemSum
 	// Groups are those of its items, each once; none are remembered where limits.perGroup, which counts by them, is not set.
