@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/fair"
 	"github.com/vtex/cleaner/controllers/internal/memoryquota"
 	"github.com/vtex/cleaner/controllers/internal/statusfindings"
+	"github.com/vtex/cleaner/controllers/internal/statusreport"
 	"github.com/vtex/cleaner/controllers/internal/timergaps"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -404,7 +405,7 @@ func (p *pass) reportEvaluated(in plan.Input, d reportedPlan) {
 
 // reportScheduled drafts that the schedule is waited for.
 func (p *pass) reportScheduled() {
-	p.newReport().SetScheduled(p.mem.underWay.DescribeScheduled(life.IsPaused(p.store.Draft.Common())))
+	p.newReport().SetScheduled(statusreport.Uninstalls(p.mem.underWay.DescribeScheduled(life.IsPaused(p.store.Draft.Common()))))
 	p.announceTick()
 	p.triggers.RepeatAnswer()
 }

@@ -413,7 +413,7 @@ func (in limiting) blockOverLimit(p Plan) Plan {
 	if !limits.IsAny(in.Spec.Limits) {
 		return p
 	}
-	check := in.newCheck()
+	check := in.newCheck(&p)
 	check.GroupNames = p.nameGroups()
 	switch excess, err := check.FindExcess(p.listActions(limits.CountsGroups(in.Spec.Limits))); {
 	case err != nil:
@@ -456,14 +456,14 @@ func (in limiting) nameFirst(steps []Step) string {
 	return strings.Join(names, ", ")
 }
 
-func (in limiting) newCheck() limits.Check {
+func (in limiting) newCheck(p *Plan) limits.Check {
 	check := limits.Check{Limits: in.Spec.Limits, Now: in.Now, Done: in.Done, DoneBytes: limits.MaxDoneBytes}
 	if in.Room != nil {
 		check.DoneBytes = min(check.DoneBytes, in.Room.DoneBytes)
 	}
 	for t := range in.Snapshot {
 		if in.Snapshot[t].State == observed.Complete {
-			in.addTargets(&check, t)
+			in.addTargets(&check, t, p)
 		}
 	}
 	return check

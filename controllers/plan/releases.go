@@ -103,8 +103,9 @@ func (d *decider) isOlder(o *observed.Object) bool {
 }
 
 // addTargets adds a target to those that limits.maxPercent is about. In a target of releases, an uninstall counts among the releases, for each of
-// which its newest revision stands, and whatever else is done counts among the revisions.
-func (in limiting) addTargets(check *limits.Check, place int) {
+// which its newest revision stands, and whatever else is done counts among the revisions. A release that another
+// client uninstalls counts if the plan acts on it.
+func (in limiting) addTargets(check *limits.Check, place int, p *Plan) {
 	seen := &in.Snapshot[place]
 	all := limits.Target{Name: in.Spec.Targets[place].Name, Objects: seen.EachObject}
 	if !in.Spec.Targets[place].IsOfReleases() || !in.Spec.UninstallsForRules() {
@@ -116,7 +117,7 @@ func (in limiting) addTargets(check *limits.Check, place int) {
 	releases.Counts = func(a *limits.Action) bool { return a.Uninstall }
 	releases.Objects = func(yield func(types.UID) bool) {
 		for o := range seen.EachNewestRevision {
-			if !in.Uninstalling[o.UID] && !o.IsLeaving() && !yield(o.Identify()) {
+			if !in.Uninstalling[o.UID] && (!o.IsLeaving() || slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Object.Identify() == o.Identify() })) && !yield(o.Identify()) {
 				return
 			}
 		}

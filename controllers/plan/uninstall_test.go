@@ -161,6 +161,7 @@ func TestReleasesCountOnce(t *testing.T) {
 		"HalfIsAllowed":   {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: sortedRevisions(9, "a", "b", "c", "d"), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 4, want: []string{"release shop/a a.v10", "release shop/b b.v10"}},
 		"OnlyKeptHistory": {objects: append(sortedRevisions(0, "a", "b"), newRevision("x", 1, "uninstalled"), newRevision("y", 1, "uninstalled"), newRevision("z", 1, "uninstalled")), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 2, blocked: true},
 		"LeftToHelm":      {change: func(r *v1alpha1.Rule) { r.When = `item.name < "c"` }, objects: append(sortedRevisions(2, "a", "b", "c"), newRevision("x", 1, "uninstalling"), newRevision("y", 1, "uninstalling")), limits: &v1alpha1.Limits{MaxPercent: 50}, items: 5, blocked: true},
+		"TakenOver":       {change: func(r *v1alpha1.Rule) { r.When = `item.status == "uninstalling"` }, objects: append(sortedRevisions(0, "a", "b"), newRevision("x", 1, "uninstalling"), newRevision("y", 1, "uninstalling")), limits: &v1alpha1.Limits{MaxPercent: 20}, items: 4, blocked: true},
 		"GivenTwice":      {change: func(r *v1alpha1.Rule) { r.ForEach, r.Keep = "pods.items + pods.items", new(intstr.FromInt32(1)) }, objects: sortedRevisions(2, "a"), items: 1},
 		"NoTwinsOfAName":  {change: func(r *v1alpha1.Rule) { r.Key = "item.name" }, objects: sortedRevisions(2, "a"), items: 1, want: []string{"release shop/a a.v3"}},
 	} {

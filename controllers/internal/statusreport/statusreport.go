@@ -321,9 +321,17 @@ func (r Report) TemplateMissing(name string) {
 	r.setNext(time.Time{})
 }
 
+// Uninstalls is what is said of uninstalls under way between two times of a schedule.
+type Uninstalls struct {
+	// Reason and Message are for Ready; empty if it need not change.
+	Reason, Message string
+	// Failing names the release whose uninstall fails, as Ready says so far; empty if it says no such thing.
+	Failing string
+}
+
 // SetScheduled drafts that the Cleaner waits for its schedule. It keeps the result of the last evaluation, and removes the conditions of a
-// finished run. What it says of uninstalls that are under way replaces that result; the reason is empty if it says nothing of them.
-func (r Report) SetScheduled(reason, message string) {
+// finished run. What is said of uninstalls that are under way replaces that result, unless it is worse.
+func (r Report) SetScheduled(under Uninstalls) {
 	ran := meta.IsStatusConditionTrue(r.draftStatus().Conditions, v1alpha1.ConditionReconciling)
 	if r.draftStatus().LastEvaluation == nil || ran {
 		r.SetCondition(v1alpha1.ConditionValid, metav1.ConditionTrue, v1alpha1.ReasonValid, "The spec is valid.")
@@ -332,23 +340,24 @@ func (r Report) SetScheduled(reason, message string) {
 	if ran {
 		r.RemoveConditions(v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled)
 	}
-	setUninstalls(r, reason, message)
+	setUninstalls(r, under)
 	r.setDelivered()
 	r.setNext(time.Time{})
 }
 
 // setUninstalls says in Ready what uninstalls under way come to, unless Ready says that something else is wrong. An earlier process may have said that
 // there are some.
-func setUninstalls(r Report, reason, message string) {
+func setUninstalls(r Report, under Uninstalls) {
 	ready := meta.FindStatusCondition(r.draftStatus().Conditions, v1alpha1.ConditionReady)
+	failing := ready != nil && ready.Status == metav1.ConditionFalse
 	switch {
-	case ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonUninstallFailed:
-	case reason == v1alpha1.ReasonUninstalling, reason == v1alpha1.ReasonWaitingForSchedule:
-		r.setReady(metav1.ConditionTrue, reason, message)
+	case failing && (under.Failing == "" || !strings.Contains(ready.Message, under.Failing+": ")):
+	case under.Reason == v1alpha1.ReasonUninstalling, under.Reason == v1alpha1.ReasonWaitingForSchedule:
+		r.setReady(metav1.ConditionTrue, under.Reason, under.Message)
 		r.RemoveConditions(v1alpha1.ConditionStalled)
-	case reason != "":
-		r.setReady(metav1.ConditionFalse, reason, message)
-		r.setStalled(reason, message)
+	case under.Reason != "":
+		r.setReady(metav1.ConditionFalse, under.Reason, under.Message)
+		r.setStalled(under.Reason, under.Message)
 	case ready != nil && ready.Reason == v1alpha1.ReasonUninstalling:
 		r.setReady(metav1.ConditionTrue, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
 	}

@@ -158,17 +158,25 @@ func TestConditionsWithoutAnEvaluation(t *testing.T) {
 			r.SetRefused(identity.Refusal{Reason: v1alpha1.ReasonAuthorMissing, Message: "nobody"})
 		}, "Ready=False/AuthorMissing Stalled=True/AuthorMissing", "nobody"},
 		"TemplateMissing": {func(r Report) { r.TemplateMissing("podgc") }, "Valid=False/TemplateMissing Ready=False/TemplateMissing", `CleanerTemplate "podgc" does not exist.`},
-		"Scheduled":       {func(r Report) { r.SetScheduled("", "") }, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
-		"Uninstalling":    {func(r Report) { r.SetScheduled(v1alpha1.ReasonUninstalling, "x") }, "Valid=True/Valid Ready=True/Uninstalling", "x"},
-		"UninstallFails":  {func(r Report) { r.SetScheduled(v1alpha1.ReasonUninstallFailed, "x") }, "Valid=True/Valid Ready=False/UninstallFailed Stalled=True/UninstallFailed", "x"},
+		"Scheduled":       {func(r Report) { r.SetScheduled(Uninstalls{}) }, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
+		"Uninstalling":    {func(r Report) { r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstalling, Message: "x"}) }, "Valid=True/Valid Ready=True/Uninstalling", "x"},
+		"UninstallFails":  {func(r Report) { r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstallFailed, Message: "x"}) }, "Valid=True/Valid Ready=False/UninstallFailed Stalled=True/UninstallFailed", "x"},
 		"UninstallingBesides": {func(r Report) {
 			r.SetRefused(identity.Refusal{Reason: v1alpha1.ReasonAuthorMissing, Message: "nobody"})
 			r.draftStatus().LastEvaluation = &v1alpha1.Evaluation{}
-			r.SetScheduled(v1alpha1.ReasonUninstalling, "x")
+			r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstalling, Message: "x"})
 		}, "Ready=False/AuthorMissing Stalled=True/AuthorMissing", "nobody"},
+		"AnotherFails": {func(r Report) {
+			r.SetEvaluated(plan.Input{}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonUninstallFailed, Message: "An action failed and will be retried: Secret shop/a: it is protected"})
+			r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstalling, Message: "x", Failing: "release shop/b"})
+		}, "Valid=True/Valid Ready=False/UninstallFailed Stalled=True/UninstallFailed", "Secret shop/a: it is protected"},
+		"FailsNoMore": {func(r Report) {
+			r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstallFailed, Message: "An action failed and will be retried: release shop/b: it hangs"})
+			r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstalling, Message: "x", Failing: "release shop/b"})
+		}, "Valid=True/Valid Ready=True/Uninstalling", "x"},
 		"Uninstalled": {func(r Report) {
-			r.SetScheduled(v1alpha1.ReasonUninstalling, "x")
-			r.SetScheduled("", "")
+			r.SetScheduled(Uninstalls{Reason: v1alpha1.ReasonUninstalling, Message: "x"})
+			r.SetScheduled(Uninstalls{})
 		}, "Valid=True/Valid Ready=True/WaitingForSchedule", "Waiting for the next scheduled time."},
 		"Failed": {func(r Report) { r.SetFailed(errors.New("no answer")) }, "Ready=False/Failed", "The operator hit an error and will retry: no answer"},
 		"WaitingForMemory": {func(r Report) {
@@ -192,12 +200,12 @@ func TestConditionsWithoutAnEvaluation(t *testing.T) {
 func TestWaitingForAScheduleKeepsWhatWasFound(t *testing.T) {
 	r := newTestReport(t, staying())
 	r.SetEvaluated(plan.Input{Now: now}, plan.Plan{Verdict: v1alpha1.VerdictWait, Reason: v1alpha1.ReasonNothingToDo})
-	r.SetScheduled("", "")
+	r.SetScheduled(Uninstalls{})
 	if got, want := summarize(r), "Valid=True/Valid Evaluated=True/NothingToDo Ready=True/NothingToDo"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	r.SetCondition(v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonCleaning, "Run 1 is in progress.")
-	r.SetScheduled("", "")
+	r.SetScheduled(Uninstalls{})
 	if got, want := summarize(r), "Valid=True/Valid Evaluated=True/NothingToDo Ready=True/WaitingForSchedule"; got != want {
 		t.Errorf("after a run: got  %s\nwant %s", got, want)
 	}

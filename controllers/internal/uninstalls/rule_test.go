@@ -393,7 +393,7 @@ func TestWhatHasBegunIsFinished(t *testing.T) {
 		"Copied":   {reason: "the mark is of another Secret", given: func(j *RuleJob, f *fakeHelm) { f.release.UID, j.Releases[0].Record = "copy", "copy" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
 		"Forged":   {reason: "anybody may write an annotation", given: func(_ *RuleJob, f *fakeHelm) { f.release.Mark = "old/v1:x/v1:d/x.y" }, want: Attempt{Ended: true, Why: "does not have the mark"}},
 		"Unread":   {reason: "it is tried again", given: func(_ *RuleJob, f *fakeHelm) { f.unread = errors.New("no connection") }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "no connection"}},
-		"Rights":   {reason: "never for an author who may not", given: func(j *RuleJob, f *fakeHelm) { s := newStarter(t, f); refuses(s); j.Review = s.Review }, want: Attempt{Reason: v1alpha1.ReasonAuthorLacksRights, Why: "alice may not"}},
+		"Rights":   {reason: "never for an author who may not", given: func(j *RuleJob, f *fakeHelm) { s := newStarter(t, f); refuses(s); j.Review = s.Review }, want: Attempt{Reason: v1alpha1.ReasonUninstallFailed, Why: "alice may not"}},
 		"Protected": {
 			reason: "not while it is blocked", given: func(_ *RuleJob, f *fakeHelm) {
 				f.release.Blocked, f.release.Detail = v1alpha1.ReasonProtected, "it is protected"

@@ -79,7 +79,7 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	reviewedAt := j.Clock.Now()
 	reviewed, refused := j.Review(ctx, &rel.Release, disabled)
 	if refused.IsRefusal() {
-		a.Reason, a.Why = refused.Reason, sanitize.CleanText(refused.AsPhrase())
+		a.Why = sanitize.CleanText(refused.AsPhrase())
 		return a
 	}
 	want := helm.UninstallRequest{

@@ -75,8 +75,9 @@ type UnderWay struct {
 	searched bool
 	// asked is when the Cleaner asked last what is due.
 	asked time.Time
-	// said says that the status says of it.
-	said bool
+	// said says that the status speaks of uninstalls, and failing names the release whose uninstall fails, as it says.
+	said    bool
+	failing string
 	// attempts receives what a job has come to, while one runs.
 	attempts chan []Attempt
 	running  bool
@@ -242,6 +243,7 @@ func (u *UnderWay) LookAgain() {
 // DescribeIn returns a plan that says of what is under way, if it has nothing to say that a person must know first. Paused says that nothing is done
 // for the Cleaner.
 func (u *UnderWay) DescribeIn(p plan.Plan, paused bool) plan.Plan {
+	u.failing = ""
 	if u.said = len(u.begun) > 0 && p.Verdict != v1alpha1.VerdictInvalid; !u.said {
 		return p
 	}
@@ -251,6 +253,7 @@ func (u *UnderWay) DescribeIn(p plan.Plan, paused bool) plan.Plan {
 	}
 	p.Next = monotime.ChooseEarlier(p.Next, u.NextAttempt())
 	if stuck := u.findStuck(); stuck != nil && p.DeferReason == "" {
+		u.failing = stuck.Name()
 		p.DeferReason, p.DeferDetail = stuck.reason, fmt.Sprintf("%s: %s", stuck.Name(), stuck.why)
 	}
 	if p.Reason != v1alpha1.ReasonNothingToDo && p.Reason != v1alpha1.ReasonHolding {
@@ -264,23 +267,32 @@ func (u *UnderWay) DescribeIn(p plan.Plan, paused bool) plan.Plan {
 	return p
 }
 
-// DescribeScheduled says what is under way while the Cleaner waits for its schedule; empty if the status need not change for it.
-func (u *UnderWay) DescribeScheduled(paused bool) (reason, message string) {
+// Scheduled is what the status says of uninstalls while the Cleaner waits for its schedule.
+type Scheduled struct {
+	// Reason and Message are for Ready; empty if the status need not change.
+	Reason, Message string
+	// Failing names the release whose uninstall fails, as the status says so far; empty if it says no such thing.
+	Failing string
+}
+
+// DescribeScheduled says what is under way while the Cleaner waits for its schedule.
+func (u *UnderWay) DescribeScheduled(paused bool) Scheduled {
+	out, failing := Scheduled{Failing: u.failing}, ""
 	switch stuck := u.findStuck(); {
-	case len(u.begun) == 0 && u.said:
-		u.said = false
-		return v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time."
+	case len(u.begun) == 0 && !u.said:
+		return out
 	case len(u.begun) == 0:
-		return "", ""
+		out.Reason, out.Message = v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time."
 	case paused:
-		reason, message = v1alpha1.ReasonWaitingForSchedule, fmt.Sprintf("Waiting for the next scheduled time. Partly uninstalled: %s.", u.nameSome())
+		out.Reason, out.Message = v1alpha1.ReasonWaitingForSchedule, fmt.Sprintf("Waiting for the next scheduled time. Partly uninstalled: %s.", u.nameSome())
 	case stuck != nil:
-		reason, message = stuck.reason, fmt.Sprintf("An action failed and will be retried: %s: %s", stuck.Name(), stuck.why)
+		failing = stuck.Name()
+		out.Reason, out.Message = stuck.reason, fmt.Sprintf("An action failed and will be retried: %s: %s", failing, stuck.why)
 	default:
-		reason, message = v1alpha1.ReasonUninstalling, u.describeFirst()
+		out.Reason, out.Message = v1alpha1.ReasonUninstalling, u.describeFirst()
 	}
-	u.said = true
-	return reason, message
+	u.said, u.failing = len(u.begun) > 0, failing
+	return out
 }
 
 // findStuck returns the first release whose uninstall fails; nil if there is none.

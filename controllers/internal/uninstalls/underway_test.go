@@ -186,21 +186,23 @@ func TestWhatIsStuckStopsNoOthers(t *testing.T) {
 // TestDescribeScheduled shows what a Cleaner says between two times of its schedule.
 func TestDescribeScheduled(t *testing.T) {
 	u := &UnderWay{}
-	says := func(paused bool, reason, message string) {
+	says := func(paused bool, reason, message, failing string) {
 		t.Helper()
-		if gotReason, got := u.DescribeScheduled(paused); gotReason != reason || got != message {
-			t.Errorf("got %s: %s, want %s: %s", gotReason, got, reason, message)
+		if diff := cmp.Diff(Scheduled{reason, message, failing}, u.DescribeScheduled(paused)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	says(false, "", "")
+	says(false, "", "", "")
 	u.NoteStarted(begunRelease("web"), now)
-	says(false, v1alpha1.ReasonUninstalling, "Being uninstalled: release shop/web.")
-	says(true, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time. Partly uninstalled: release shop/web.")
+	says(false, v1alpha1.ReasonUninstalling, "Being uninstalled: release shop/web.", "")
+	says(true, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time. Partly uninstalled: release shop/web.", "")
 	attempt(t, u, now.Add(firstLook), Attempt{Begun: begunRelease("web"), Reason: v1alpha1.ReasonUninstallFailed, Why: "it is protected"})
-	says(false, v1alpha1.ReasonUninstallFailed, "An action failed and will be retried: release shop/web: it is protected")
-	attempt(t, u, now.Add(time.Hour), Attempt{Begun: begunRelease("web"), Ended: true})
-	says(false, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.")
-	says(false, "", "")
+	says(false, v1alpha1.ReasonUninstallFailed, "An action failed and will be retried: release shop/web: it is protected", "")
+	attempt(t, u, now.Add(time.Hour), Attempt{Begun: begunRelease("web"), Reason: v1alpha1.ReasonUninstalling})
+	says(false, v1alpha1.ReasonUninstalling, "Being uninstalled: release shop/web.", "release shop/web")
+	attempt(t, u, now.Add(2*time.Hour), Attempt{Begun: begunRelease("web"), Ended: true})
+	says(false, v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time.", "")
+	says(false, "", "", "")
 }
 
 // What is under way is said where a plan has nothing to say that a person must know first.

@@ -52,7 +52,10 @@ func (c *recordDriver) Name() string { return driver.SecretsDriverName }
 
 // Query reads the release. When it is uninstalled and its history kept, Helm asks for revisions that count as deployed: none does.
 func (c *recordDriver) Query(map[string]string) ([]*release.Release, error) {
-	if c.records.kept {
+	switch {
+	case c.hooks.failure != nil: // Helm asks for them after a hook has failed, too
+		return nil, c.hooks.failure
+	case c.records.kept:
 		return nil, driver.ErrReleaseNotFound
 	}
 	h, err := c.records.readCommitted()
@@ -84,11 +87,13 @@ func (r record) toRelease(want UninstallRequest) *release.Release {
 // Update marks the release as uninstalling, or, at the end of an uninstall that keeps the history, as uninstalled. One that bears the caller's
 // mark already is left as it is; an older mark of the caller's is renewed.
 func (c *recordDriver) Update(_ string, to *release.Release) error {
-	if to.Info.Status == release.StatusUninstalled {
-		if c.hooks.failure != nil {
-			return c.hooks.failure
-		}
+	switch {
+	case to.Info.Status == release.StatusUninstalled && c.hooks.failure != nil:
+		return c.hooks.failure
+	case to.Info.Status == release.StatusUninstalled:
 		return c.records.markUninstalled()
+	case to.Info.Status != release.StatusUninstalling:
+		return c.attempt.haltWith(errNotNeeded)
 	}
 	h, err := c.records.readCommitted()
 	if err != nil {
@@ -291,12 +296,12 @@ func (r *releaseRecords) markUninstalled() error {
 	if err := r.supersedeDeployed(was.version); err != nil {
 		return r.attempt.haltWith(fmt.Errorf("cannot mark older revisions as superseded: %w", err))
 	}
-	if err := r.attempt.stopIfRefused("the end of the uninstall", r.attempt.guard.MayNote(was.secretRef())); err != nil {
-		return err
-	}
 	secret, err := r.encodeSecret(was, release.StatusUninstalled, uninstalledSays)
 	if err != nil {
 		return r.attempt.haltWith(err)
+	}
+	if err := r.attempt.stopIfRefused("the end of the uninstall", r.attempt.guard.MayNote(was.secretRef())); err != nil {
+		return err
 	}
 	delete(secret.Annotations, v1alpha1.AnnotationUninstall)
 	delete(secret.Annotations, hooksDoneAnnotation)
@@ -312,39 +317,52 @@ func (r *releaseRecords) markUninstalled() error {
 
 // supersedeDeployed marks the revisions before one as superseded that Helm has labelled deployed. It leaves alone what it cannot read.
 func (r *releaseRecords) supersedeDeployed(before int) error {
-	want := r.attempt.want
-	deployed, err := r.attempt.u.metadata.Resource(secretsResource()).Namespace(want.Namespace).List(r.attempt.ctx, metav1.ListOptions{
-		LabelSelector: labels.Set{"owner": "helm", "name": want.Name, "status": string(release.StatusDeployed)}.String(),
+	o := metav1.ListOptions{
+		LabelSelector: labels.Set{"owner": "helm", "name": r.attempt.want.Name, "status": string(release.StatusDeployed)}.String(),
 		FieldSelector: fields.OneTermEqualSelector("type", string(secretType)).String(), Limit: recordsAtOnce,
-	})
+	}
+	for {
+		page, err := r.attempt.u.metadata.Resource(secretsResource()).Namespace(r.attempt.want.Namespace).List(r.attempt.ctx, o)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if err := r.supersedeRecord(&page.Items[i].ObjectMeta, before); err != nil {
+				return err
+			}
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// supersedeRecord marks a revision as superseded, if it is one before another.
+func (r *releaseRecords) supersedeRecord(secret *metav1.ObjectMeta, before int) error {
+	version, ok := parseVersion(secret.Name, r.attempt.want.Name)
+	if !ok || version >= before {
+		return nil
+	}
+	if isProtected(secret) {
+		return fmt.Errorf("its Secret %q is protected by %s", secret.Name, v1alpha1.ProtectKey)
+	}
+	was, err := r.attempt.u.readRecord(r.attempt.ctx, r.attempt.slot, record{secret: trimMetadata(*secret), version: version}, r.attempt.want.Name)
+	_, unreadable := errors.AsType[*BlockedError](err)
+	switch {
+	case unreadable, notfound.IsAnyObjectMissing(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	changed, err := r.encodeSecret(was, release.StatusSuperseded, "")
 	if err != nil {
 		return err
 	}
-	for i := range deployed.Items {
-		o := &deployed.Items[i]
-		version, ok := parseVersion(o.Name, want.Name)
-		if !ok || version >= before {
-			continue
-		}
-		was, err := r.attempt.u.readRecord(r.attempt.ctx, r.attempt.slot, record{secret: trimMetadata(o.ObjectMeta), version: version}, want.Name)
-		if _, unreadable := errors.AsType[*BlockedError](err); unreadable || notfound.IsAnyObjectMissing(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := r.attempt.stopIfRefused("a change of an older revision", r.attempt.guard.MayNote(was.secretRef())); err != nil {
-			return err
-		}
-		secret, err := r.encodeSecret(was, release.StatusSuperseded, "")
-		if err != nil {
-			return err
-		}
-		if _, err := r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{}); err != nil {
-			return err
-		}
+	if err := r.attempt.stopIfRefused("a change of an older revision", r.attempt.guard.MayNote(was.secretRef())); err != nil {
+		return err
 	}
-	return nil
+	_, err = r.attempt.u.secrets.Secrets(changed.Namespace).Update(r.attempt.ctx, changed, metav1.UpdateOptions{})
+	return err
 }
 
 // renewMark replaces an older mark of the caller.

@@ -583,3 +583,23 @@ func TestTheEndOfAnUninstallIsAsked(t *testing.T) {
 type refusingNotes struct{ allow }
 
 func (refusingNotes) MayNote(observed.Ref) error { return errors.New("not now") }
+
+// TestHistoryIsNotKeptAfterAHookHasFailed shows that a release whose post-delete hook has failed stays uninstalling, and that its records are not read
+// for each revision.
+func TestHistoryIsNotKeptAfterAHookHasFailed(t *testing.T) {
+	f := newFakeCluster(t)
+	f.install(config("a"))
+	s := f.uninstaller().newSession(t.Context(), nil, f.committed(), allow{})
+	s.hooks.failure = errors.New("it failed")
+	d := &recordDriver{attempt: s.attempt, records: s.records, hooks: s.hooks}
+	if err := d.Update("", made(func(r *release.Release) { r.Info.Status = release.StatusUninstalled })); err == nil || len(f.server.didSend()) > 0 {
+		t.Errorf("it is declared uninstalled: %v", err)
+	}
+	if _, err := d.Query(nil); err == nil || len(f.server.didSend()) > 0 {
+		t.Errorf("the records are read: %v", err)
+	}
+	s.hooks.failure = nil
+	if err := d.Update("", made(func(r *release.Release) { r.Info.Status = release.StatusSuperseded })); err == nil {
+		t.Error("another status is written")
+	}
+}
