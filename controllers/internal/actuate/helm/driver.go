@@ -305,9 +305,7 @@ func (r *releaseRecords) markUninstalled() error {
 	}
 	delete(secret.Annotations, v1alpha1.AnnotationUninstall)
 	delete(secret.Annotations, hooksDoneAnnotation)
-	faults.PassPoint("before the release is marked as uninstalled")
 	_, err = r.attempt.u.secrets.Secrets(secret.Namespace).Update(r.attempt.ctx, secret, metav1.UpdateOptions{})
-	faults.PassPoint("after the release is marked as uninstalled")
 	if err != nil {
 		return r.attempt.haltWith(fmt.Errorf("cannot mark the release as uninstalled: %w", err))
 	}

@@ -528,18 +528,6 @@ func TestAProtectedReleaseNeedsRights(t *testing.T) {
 	}
 }
 
-// TestWithoutReviewedRightsNothingGoes shows that an empty list of rights allows nothing, unless the API server judges a ServiceAccount.
-func TestWithoutReviewedRightsNothingGoes(t *testing.T) {
-	f := newFakeCluster(t)
-	f.install(config("a"))
-	want := f.committed()
-	want.Rights = nil
-	out := must(f.uninstall(want))(t)
-	if len(out.Kept) != 1 || len(refs(out.Deleted)) > 1 {
-		t.Errorf("deleted %v, kept %v", out.Deleted, out.Kept)
-	}
-}
-
 // TestDeployedRevisionsAreSuperseded keeps the history of a release whose older revision counts as deployed: Helm would take it for the release.
 func TestDeployedRevisionsAreSuperseded(t *testing.T) {
 	f := newFakeCluster(t)

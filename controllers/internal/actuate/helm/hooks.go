@@ -272,7 +272,7 @@ func (h *hookRunner) createObject(o object) error {
 		h.made[o.Ref] = true
 		return nil
 	}
-	if !h.attempt.isRightReviewed(o, "create") {
+	if !h.attempt.want.isRightReviewed(o, "create") {
 		return h.failHook(o, "the right to create it was not reviewed")
 	}
 	if _, err := h.records.readMarked(); err != nil {

@@ -209,7 +209,7 @@ func (d *objectDeleter) deleteObject(o object) (*observed.Ref, error) {
 		if live.DeletionTimestamp != nil {
 			return &ref, nil
 		}
-		if !d.attempt.isRightReviewed(o, "delete") {
+		if !d.attempt.want.isRightReviewed(o, "delete") {
 			d.attempt.outcome.Kept = append(d.attempt.outcome.Kept, Kept{ref, "the right of the author to delete it was not checked when the uninstall was planned"})
 			return nil, nil
 		}

@@ -115,7 +115,7 @@ func TestNothingIsDeletedWithoutAReviewedRight(t *testing.T) {
 // TestNoHookWithoutAReviewedRight has a hook that nobody was asked about.
 func TestNoHookWithoutAReviewedRight(t *testing.T) {
 	job := object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Namespace: "team", Name: "x"}}
-	s := &attempt{u: &Uninstaller{}, want: UninstallRequest{Rights: []observed.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}}
+	s := UninstallRequest{Rights: []observed.Right{{Verb: "delete", Group: "batch", Resource: "jobs", Namespace: "team"}}}
 	if s.isRightReviewed(job, "create") {
 		t.Error("the right to delete Jobs lets a hook create them")
 	}
