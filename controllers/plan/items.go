@@ -189,7 +189,7 @@ func (r choosing) askActions(a *acting) ([]Withheld, *expr.Error) {
 			continue
 		}
 		verb := verbOf(action)
-		if r.hasNothingToDo(a, action, verb, &d) {
+		if r.hasNothingToDo(a, action, verb, d.object) {
 			continue
 		}
 		if because := r.in.Protection.ForbidsVerb(verb, d.object); because != "" {
@@ -241,8 +241,7 @@ func (r choosing) checkActionObject(d itemAction) *expr.Error {
 }
 
 // hasNothingToDo says that an action has nothing to do with an object.
-func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, d *itemAction) bool {
-	o := d.object
+func (r choosing) hasNothingToDo(a *acting, action *v1alpha1.RuleAction, verb Verb, o *observed.Object) bool {
 	if r.in.Uninstalling[o.UID] {
 		return verb != VerbReport
 	}

@@ -99,8 +99,8 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 	}
 	watch := startStopwatch(j.Clock)
 	out, err := j.Helm.Uninstall(ctx, watch.skipWaits(j.ReadSlot), want, &uninstallGuard{Job: job, ctx: ctx})
-	if took := watch.elapsed(); err != nil && isCut(err) && took >= slowTry && len(out.Created)+len(out.Deleted) == 0 {
-		err = describeSlow(took)
+	if len(out.Created)+len(out.Deleted) == 0 {
+		err = watch.explainCut(err)
 	}
 	j.noteOutcome(&a, out, err)
 	return a
@@ -110,9 +110,7 @@ func (j *RuleJob) finishRelease(ctx context.Context, b Begun) Attempt {
 func (j *RuleJob) readBegun(ctx context.Context, a *Attempt) (rel helm.Release, mark signedrecords.RuleMark, ok bool) {
 	watch := startStopwatch(j.Clock)
 	rel, err := j.Helm.ReadRelease(ctx, watch.skipWaits(j.ReadSlot), a.Namespace, a.Release)
-	if took := watch.elapsed(); err != nil && isCut(err) && took >= slowTry {
-		err = describeSlow(took)
-	}
+	err = watch.explainCut(err)
 	mark, ours := signedrecords.ReadRuleMark(j.Ring, j.Owner, rel.UID, rel.Revision, rel.Mark)
 	switch {
 	case err != nil:

@@ -275,23 +275,16 @@ type Scheduled struct {
 	Failing string
 }
 
-// DescribeScheduled says what is under way while the Cleaner waits for its schedule.
+// DescribeScheduled says what is under way while the Cleaner waits for its schedule: what DescribeIn says where nothing is to be done.
 func (u *UnderWay) DescribeScheduled(paused bool) Scheduled {
-	out, failing := Scheduled{Failing: u.failing}, ""
-	switch stuck := u.findStuck(); {
-	case len(u.begun) == 0 && !u.said:
+	out, before := Scheduled{Failing: u.failing}, u.said
+	p := u.DescribeIn(plan.Plan{Reason: v1alpha1.ReasonNothingToDo, Message: "Waiting for the next scheduled time."}, paused)
+	if !before && !u.said {
 		return out
-	case len(u.begun) == 0:
-		out.Reason, out.Message = v1alpha1.ReasonWaitingForSchedule, "Waiting for the next scheduled time."
-	case paused:
-		out.Reason, out.Message = v1alpha1.ReasonWaitingForSchedule, fmt.Sprintf("Waiting for the next scheduled time. Partly uninstalled: %s.", u.nameSome())
-	case stuck != nil:
-		failing = stuck.Name()
-		out.Reason, out.Message = stuck.reason, fmt.Sprintf("An action failed and will be retried: %s: %s", failing, stuck.why)
-	default:
-		out.Reason, out.Message = v1alpha1.ReasonUninstalling, u.describeFirst()
 	}
-	u.said, u.failing = len(u.begun) > 0, failing
+	if out.Reason, out.Message = p.Reason, p.Message; p.Reason == v1alpha1.ReasonNothingToDo {
+		out.Reason = v1alpha1.ReasonWaitingForSchedule
+	}
 	return out
 }
 

@@ -170,6 +170,14 @@ func (w *stopwatch) elapsed() time.Duration {
 	return max(0, monotime.ElapsedTime(w.began, w.clock.Now())-w.waited)
 }
 
+// explainCut says that an attempt was too slow, if it was cut for that; else the error is what it was.
+func (w *stopwatch) explainCut(err error) error {
+	if took := w.elapsed(); err != nil && isCut(err) && took >= slowTry {
+		return describeSlow(took)
+	}
+	return err
+}
+
 // describeSlow is the error of an attempt that took so long and did nothing.
 func describeSlow(took time.Duration) error {
 	return fmt.Errorf("an attempt made no progress in %s: the API server is too slow, or the release is too large", took.Round(time.Second))
