@@ -58,8 +58,7 @@ func (r uninstalling) reasonToLeaveOut(o *observed.Object, has map[observed.Rele
 	case o.Labels["status"] == "uninstalled":
 		return "its release is uninstalled, and Helm has kept its history"
 	}
-	release, _, ok := o.ReadRevision()
-	of := observed.ReleaseName{Namespace: o.Namespace, Name: release}
+	of, _, ok := o.ReadRelease()
 	if ok && has[of] {
 		return "forEach gives the release twice"
 	}
@@ -87,7 +86,7 @@ func (r uninstalling) isLeftOut(place int) bool { return r.leftOut != nil && r.l
 
 // isOlder says that an object records a revision of a release of which some target has a newer one.
 func (d *decider) isOlder(o *observed.Object) bool {
-	release, revision, ok := o.ReadRevision()
+	of, revision, ok := o.ReadRelease()
 	if !ok || !o.OfRelease {
 		return false
 	}
@@ -99,7 +98,7 @@ func (d *decider) isOlder(o *observed.Object) bool {
 			}
 		}
 	}
-	return revision < d.newest[observed.ReleaseName{Namespace: o.Namespace, Name: release}]
+	return revision < d.newest[of]
 }
 
 // addTargets adds a target to those that limits.maxPercent is about. In a target of releases, an uninstall counts among the releases, for each of

@@ -155,7 +155,7 @@ type ReleaseName struct{ Namespace, Name string }
 // AddNewestRevisions adds the newest revision of each release of which the target has records, to those of other targets.
 func (t *Target) AddNewestRevisions(newest map[ReleaseName]int64) {
 	for i := range t.Objects {
-		if of, revision, ok := t.Objects[i].readRelease(); ok {
+		if of, revision, ok := t.Objects[i].ReadRelease(); ok {
 			newest[of] = max(newest[of], revision)
 		}
 	}
@@ -166,13 +166,14 @@ func (t *Target) EachNewestRevision(yield func(*Object) bool) {
 	newest := map[ReleaseName]int64{}
 	t.AddNewestRevisions(newest)
 	for i := range t.Objects {
-		if of, revision, ok := t.Objects[i].readRelease(); ok && revision == newest[of] && !yield(&t.Objects[i]) {
+		if of, revision, ok := t.Objects[i].ReadRelease(); ok && revision == newest[of] && !yield(&t.Objects[i]) {
 			return
 		}
 	}
 }
 
-func (r *Ref) readRelease() (of ReleaseName, revision int64, ok bool) {
+// ReadRelease returns the release and the revision that a Secret records by its name, as ReadRevision does, with the namespace.
+func (r *Ref) ReadRelease() (of ReleaseName, revision int64, ok bool) {
 	name, revision, ok := r.ReadRevision()
 	return ReleaseName{r.Namespace, name}, revision, ok
 }
