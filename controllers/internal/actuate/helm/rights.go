@@ -67,7 +67,7 @@ func checkRightsCount(name string, rights ...rightSet) *BlockedError {
 }
 
 // isRightReviewed reports whether a right was reviewed for the author, or whether none was: then the API server checks each request
-// against the rights of the account, or the operator is told to trust all who write Cleaners. A review is always about some rights: those on
+// against the rights of the account, or the operator trusts all who write Cleaners. A review is always about some rights: those on
 // the records.
 func (c UninstallRequest) isRightReviewed(o object, verb string) bool {
 	return len(c.Rights) == 0 ||
