@@ -275,7 +275,7 @@ type Scheduled struct {
 	Failing string
 }
 
-// DescribeScheduled says what is under way while the Cleaner waits for its schedule: what DescribeIn says where nothing is to be done.
+// DescribeScheduled says what is under way while the Cleaner waits for its schedule: what DescribeIn says of a plan that does nothing.
 func (u *UnderWay) DescribeScheduled(paused bool) Scheduled {
 	out, before := Scheduled{Failing: u.failing}, u.said
 	p := u.DescribeIn(plan.Plan{Reason: v1alpha1.ReasonNothingToDo, Message: "Waiting for the next scheduled time."}, paused)
