@@ -234,7 +234,7 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 		if err != nil || !p.checkHistory(place, version, before) {
 			return "", failed
 		}
-		if version != before && p.awaitVersion(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) { // some API servers give all lists the same version
+		if p.awaitVersion(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) {
 			return version, reached
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/vtex/cleaner/controllers/internal/live"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/watches"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -227,14 +228,54 @@ func TestAProofWaitsNoLongerThanAListTakes(t *testing.T) {
 	r.until("it is compared", func() bool { return r.counts.count(compared) == 1 })
 }
 
-// An API server that gives all lists the same version proves nothing by it.
+// Where nothing was written since the last change of a kind, its watch has reached what the API server has: one request proves it.
+func TestAVersionThatWasReachedBeforeProves(t *testing.T) {
+	for name, tc := range map[string]struct {
+		install func(*apiserver.Server)
+		query   snapshot.Query
+		want    string
+	}{
+		"BuiltIn": {func(*apiserver.Server) {}, everywhere(), reached},
+		"Defined": {func(s *apiserver.Server) { s.Install(apiserver.Revisions, "Revision", true) }, queries.New("Revision", queries.In("")), reached},
+		// Such an API server may give all lists the same version.
+		"OfAnotherAPIServer": {func(s *apiserver.Server) { s.Serve(apiserver.Revisions, "Revision", true) }, queries.New("Revision", queries.In("")), compared},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			tc.install(s)
+			kind := apiserver.Pods
+			if tc.query.Kind == "Revision" {
+				kind = apiserver.Revisions
+			}
+			for i := range 20 {
+				s.Put(kind, "a", fmt.Sprintf("o%02d", i), nil)
+			}
+			r := newRig(t, s, tc.query, served.NewDefinitionQuery(kind.GroupResource().String()))
+			r.few, r.patience, r.listTime = 1, 100*time.Millisecond, time.Minute
+			asked := s.Asked("list " + kind.Resource)
+			if got := r.Read(t.Context(), tc.query); got.State != observed.Complete || len(got.Objects) != 20 {
+				t.Errorf("got %s with %d objects", got.State, len(got.Objects))
+			}
+			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
+			if n := s.Asked("list "+kind.Resource) - asked; n != 1 {
+				t.Errorf("it took %d lists", n)
+			}
+		})
+	}
+}
+
+// An API server of its own that gives all lists the same version proves nothing by it.
 func TestAVersionThatStaysProvesNothing(t *testing.T) {
 	s := apiserver.New(t)
-	fill(s, 20, "a", "b")
-	r := newRig(t, s, everywhere())
+	s.Serve(apiserver.Revisions, "Revision", true)
+	revisions := queries.New("Revision", queries.In(""))
+	for i := range 20 {
+		s.Put(apiserver.Revisions, "a", fmt.Sprintf("o%02d", i), nil)
+	}
+	r := newRig(t, s, revisions)
 	r.few, r.patience, r.listTime = 1, 100*time.Millisecond, time.Minute
-	s.RemoveSilently(apiserver.Pods, "a", "p0000")
-	if got := r.Read(t.Context(), everywhere()); got.State != observed.Unsynced {
+	s.RemoveSilently(apiserver.Revisions, "a", "o00")
+	if got := r.Read(t.Context(), revisions); got.State != observed.Unsynced {
 		t.Errorf("got %s with %d objects", got.State, len(got.Objects))
 	}
 }
