@@ -27,6 +27,11 @@ func (p *Programs) ListRuleTargets(rule int) []string {
 	return collectTargets(p.rules[rule].listExpressions()...)
 }
 
+// ListUnprovenTargets names the targets that RuleEvaluation.ListUnprovenTargets names for a rule.
+func (p *Programs) ListUnprovenTargets(rule int) []string {
+	return slices.Clone(p.rules[rule].unprovenTargets)
+}
+
 func collectTargets(expressions ...*expression) []string {
 	var all []string
 	for _, x := range expressions {

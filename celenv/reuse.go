@@ -29,8 +29,8 @@ type Reuse struct {
 // depends on.
 func (p *Programs) FindReuse(rule int) Reuse {
 	r := p.rules[rule]
-	own, ok := p.findListedTarget(r.forEach.tree.Root)
-	if !ok {
+	own, ok := findListed(r.forEach.tree.Root)
+	if !ok || !p.isList(own) {
 		return Reuse{Impossible: "forEach is not just a target's items"}
 	}
 	if slices.Contains(r.when.targets, own) {
@@ -53,13 +53,12 @@ var versionOfObject = &projection.Projection{Fields: map[string]*projection.Proj
 	"metadata": {Fields: map[string]*projection.Projection{"resourceVersion": {Scalar: true}}},
 }}
 
-// findListedTarget returns the target whose items an expression gives, and nothing else.
-func (p *Programs) findListedTarget(e ast.Expr) (string, bool) {
+// findListed returns the name of that whose items an expression gives, and nothing else.
+func findListed(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().FieldName() != nameItems || e.AsSelect().Operand().Kind() != ast.IdentKind {
 		return "", false
 	}
-	name := e.AsSelect().Operand().AsIdent()
-	return name, p.isList(name)
+	return e.AsSelect().Operand().AsIdent(), true
 }
 
 // isList says that a name is a target with many objects.

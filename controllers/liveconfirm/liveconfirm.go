@@ -23,6 +23,8 @@ const (
 	maxRounds = 20
 	// inFlight is how many reads are on their way at a time.
 	inFlight = 32
+
+	notInTime = "There was no time left to confirm it."
 )
 
 // Compute decides.
@@ -53,20 +55,45 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 		in.Values = plan.NewValues(plan.FewValueBytes)
 	}
 	readUnseenTargets(ctx, r, &in, first)
+	if matters(first) && !ReadLive(ctx, r, &in, listCertainReads(&in, first), isLate) {
+		return dropSteps(first, notInTime), in, false
+	}
 	d := first
 	for range maxRounds {
 		if isLate() {
-			return dropSteps(d, "There was no time left to confirm it."), in, false
+			return dropSteps(d, notInTime), in, false
 		}
 		d = compute(ctx, in)
 		if len(d.Confirm) == 0 || !matters(d) {
 			return d, in, true
 		}
 		if !ReadLive(ctx, r, &in, d.Confirm, isLate) {
-			return dropSteps(d, "There was no time left to confirm it."), in, false
+			return dropSteps(d, notInTime), in, false
 		}
 	}
 	return dropSteps(d, "The objects to confirm change faster than they can be read."), in, true
+}
+
+// listCertainReads returns the first reads that the rules of a first decision ask for, where no item decides which these are: targets that the decision
+// depends on as a whole. Asked for at once, they save a decision.
+func listCertainReads(in *plan.Input, first plan.Plan) []observed.Read {
+	var out []observed.Read
+	for i := range in.Spec.Rules {
+		rule := &in.Spec.Rules[i]
+		if !slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return s.Rule == rule.Name }) {
+			continue
+		}
+		if len(rule.Confirm) > 0 || slices.ContainsFunc(rule.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" }) {
+			return nil
+		}
+		unproven := in.Programs.ListUnprovenTargets(i)
+		for t := range in.Spec.Targets {
+			if read := (observed.Read{Target: t, All: true}); slices.Contains(unproven, in.Spec.Targets[t].Name) && !slices.Contains(out, read) {
+				out = append(out, read)
+			}
+		}
+	}
+	return out
 }
 
 // dropSteps returns a plan that does nothing, because it was not confirmed.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -320,5 +321,63 @@ func TestWholeTargetsAreAskedForWhatIsRead(t *testing.T) {
 				t.Errorf("%s: it is asked for %s", name, paths)
 			}
 		}
+	}
+}
+
+// Targets that a rule depends on whatever its items are, are read before it is decided again. Others are read when a decision asks for them.
+func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
+	remove := []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}
+	counting := func(name string) v1alpha1.Rule {
+		return v1alpha1.Rule{Name: name, ForEach: "maps.items", When: "size(nodes.items) > 0", Keep: new(intstr.FromInt32(1)), Actions: remove}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.Rule)
+		first  []plan.Step
+		blocks bool
+		want   []string
+	}{
+		"OneRule":       {first: []plan.Step{{Rule: "one"}, {Rule: "one"}}, want: []string{"ConfigMap", "Node"}},
+		"TwoRules":      {first: []plan.Step{{Rule: "one"}, {Rule: "other"}}, want: []string{"ConfigMap", "Node"}},
+		"Nothing":       {first: nil},
+		"OfATarget":     {first: []plan.Step{{Action: -1}}},
+		"Blocked":       {first: []plan.Step{{Rule: "one"}}, blocks: true},
+		"Alone":         {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Keep, r.When = nil, "item.metadata.name != ''" }},
+		"Confirm":       {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.metadata.name"}} }},
+		"AnotherObject": {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Actions[0].Object = "maps.items[0]" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring}}
+			work.Targets = []v1alpha1.ClusterTarget{{Name: "maps"}, {Name: "nodes"}}
+			for i, kind := range []string{"ConfigMap", "Node"} {
+				work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", kind
+			}
+			work.Rules = []v1alpha1.Rule{counting("one"), counting("other")}
+			work.Rules[0].Actions = slices.Clone(remove)
+			if tc.change != nil {
+				tc.change(&work.Rules[0])
+			}
+			in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: make(observed.Snapshot, 2)}
+			asked, early := &askedFor{}, []string(nil)
+			first := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.first}
+			if tc.blocks {
+				first.Verdict = v1alpha1.VerdictBlocked
+			}
+			_, _, inTime := Decide(t.Context(), snapshot.ShareReads(asked), in, first, func(_ context.Context, in plan.Input) plan.Plan {
+				for read := range in.Confirmed {
+					early = append(early, work.Targets[read.Target].Reference.Kind)
+				}
+				return plan.Plan{Verdict: v1alpha1.VerdictAct}
+			}, Never)
+			slices.Sort(early)
+			if diff := cmp.Diff(tc.want, early); diff != "" || len(asked.queries) != len(tc.want) || !inTime {
+				t.Errorf("with %d reads, confirmed are -want +got\n%s", len(asked.queries), diff)
+			}
+			if len(tc.want) == 0 {
+				return
+			}
+			if d, _, inTime := Decide(t.Context(), asked, in, first, func(context.Context, plan.Input) plan.Plan { return first }, func() bool { return true }); inTime || len(d.Steps) > 0 {
+				t.Errorf("when it is late, it has %d steps", len(d.Steps))
+			}
+		})
 	}
 }
