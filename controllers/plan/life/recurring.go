@@ -20,7 +20,7 @@ const (
 	LargestBatch = 4000
 	// quickBatch is how long a batch may take for the next one to be twice as large: between two batches everything is decided again, while no
 	// request is sent. It leaves the next batch enough time until its confirmation is too old.
-	quickBatch = ConfirmationServes / 5
+	quickBatch = ConfirmationServes / 4
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
