@@ -17,7 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -263,6 +267,11 @@ func (r *rig) bareForce(ctx context.Context, n int) (speed, error) {
 	if err != nil {
 		return speed{}, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := r.watchPods(watching); err != nil {
+		return speed{}, err
+	}
 	now, background := int64(0), metav1.DeletePropagationBackground
 	return r.speed(ns, "pods", n, ownCPU, func() error {
 		return each(len(list.Items), inFlight, func(i int) error {
@@ -273,6 +282,22 @@ func (r *rig) bareForce(ctx context.Context, n int) (speed, error) {
 			})
 		})
 	})
+}
+
+// watchPods watches all Pods until the context ends, as kube-controller-manager does: whatever decides on their phases has to.
+func (r *rig) watchPods(ctx context.Context) error {
+	config := rest.CopyConfig(r.as)
+	config.ContentType = k8sruntime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	pods := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+	go pods.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
+		return fmt.Errorf("cannot watch all Pods: %w", ctx.Err())
+	}
+	return nil
 }
 
 // sum adds the values of a metric over all of its labels.
