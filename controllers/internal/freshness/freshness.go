@@ -37,10 +37,14 @@ const (
 	few   = 500
 	aPart = 8
 	// patience is the longest time that a proof waits for a watch. It does not wait longer than it would take to compare a list: pause, and listTime
-	// for each object. pause is also how long it waits until it compares a list once more.
-	patience = time.Second
-	pause    = 50 * time.Millisecond
-	listTime = 40 * time.Microsecond
+	// for each object. Nor does it wait much longer than others had to: longAgainst times as long, or twice as long as the last one that waited in vain,
+	// and pause at least. pause is also how long it waits until it compares a list once more.
+	patience    = time.Second
+	pause       = 50 * time.Millisecond
+	listTime    = 40 * time.Microsecond
+	longAgainst = 4
+	// maxPlaces is for how many places it is known how long others had to wait.
+	maxPlaces = 1000
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
 	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
 	maxWait           = 3 * time.Second
@@ -64,17 +68,20 @@ const reached, compared, failed = "reached", "compared", "failed"
 
 // Prover answers queries from watches that it proves to be as new as the API server. It is safe for concurrent use.
 type Prover struct {
-	watches  *watches.Engine
-	requests *live.Reader
-	metrics  Metrics
-	clock    clock.PassiveClock
-	few      int
-	patience time.Duration
-	listTime time.Duration
-	lists    chan struct{}
+	watches   *watches.Engine
+	requests  *live.Reader
+	metrics   Metrics
+	clock     clock.PassiveClock
+	few       int
+	patience  time.Duration
+	listTime  time.Duration
+	leastWait time.Duration
+	lists     chan struct{}
 
 	mu    sync.Mutex
 	lines map[watches.Place]*line
+	// waits are how long the next proof of a place waits for its watch.
+	waits map[watches.Place]time.Duration
 	// resting are the places where a proof has failed, and until when nothing is proved there. lost are those where the API server has gone back to an
 	// older version: their watches may have missed what came instead.
 	resting map[watches.Place]time.Time
@@ -96,8 +103,8 @@ type proof struct {
 // NewProver returns a Prover for watches, which asks the API server through requests.
 func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
 	return &Prover{
-		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime,
-		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
+		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime, leastWait: pause,
+		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, waits: map[watches.Place]time.Duration{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
 	}
 }
 
@@ -234,7 +241,7 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 		if err != nil || !p.checkHistory(place, version, before) {
 			return "", failed
 		}
-		if p.awaitVersion(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) {
+		if p.awaitChange(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) {
 			return version, reached
 		}
 	}
@@ -265,6 +272,29 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 	}
 	definition := p.watches.Read(ctx, served.NewDefinitionQuery(place.GVR.GroupResource().String()))
 	return definition.State == observed.Complete && len(definition.Objects) > 0
+}
+
+// awaitChange waits until a place has reached a version, for as long as may be worth it, and at most for some time. A change of the place may not come
+// before those act who wait for the proof.
+func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version string, most time.Duration) bool {
+	p.mu.Lock()
+	wait := min(most, max(p.leastWait, p.waits[place]))
+	p.mu.Unlock()
+	began := p.clock.Now()
+	ok := p.awaitVersion(ctx, place, version, wait)
+	next := 2 * wait
+	if ok {
+		next = longAgainst * p.clock.Since(began)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case next <= p.leastWait:
+		delete(p.waits, place)
+	case len(p.waits) < maxPlaces || p.waits[place] > 0:
+		p.waits[place] = next
+	}
+	return ok
 }
 
 // awaitVersion waits for some time until a place has reached a version.

@@ -196,7 +196,7 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 			fill(s, 20, "a", "b")
 			r := newRig(t, s, everywhere())
 			r.few, r.patience, r.listTime = tc.few, deadline, time.Minute
-			if !tc.busy {
+			if r.leastWait = deadline; !tc.busy {
 				r.patience = 100 * time.Millisecond
 			}
 			s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
@@ -226,6 +226,45 @@ func TestAProofWaitsNoLongerThanAListTakes(t *testing.T) {
 		t.Errorf("got %s %q", got.State, got.Detail)
 	}
 	r.until("it is compared", func() bool { return r.counts.count(compared) == 1 })
+}
+
+// A proof does not wait much longer for a watch than others had to: the next change of a kind may be made by those who wait for the proof.
+func TestAProofWaitsNoLongerThanOthersHadTo(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b")
+	r := newRig(t, s, everywhere())
+	r.few, r.patience, r.listTime = 1, time.Hour, time.Minute
+	for n := range 2 { // it doubles, from a twentieth of a second, and there are three seconds
+		s.Put(apiserver.Namespaces, "", "x", nil)
+		if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete {
+			t.Errorf("got %s %q", got.State, got.Detail)
+		}
+		r.until("it is compared", func() bool { return r.counts.count(compared) == n+1 })
+	}
+	place, _, _, _ := r.watches.FindPlace(new(everywhere()))
+	if got := r.waits[place]; got != 4*pause {
+		t.Errorf("after two that waited in vain, the next proof waits for %s", got)
+	}
+	s.Put(apiserver.Pods, "a", "late", nil)
+	r.until("its watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "late") })
+	if got := r.waits[place]; got != 0 {
+		t.Errorf("after one that had not to wait, the next proof waits for %s", got)
+	}
+}
+
+// For more places than a few it is not known how long others had to wait: tenants choose them.
+func TestTheWaitsOfFewPlacesAreKnown(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a")
+	r := newRig(t, s, everywhere())
+	r.few, r.patience, r.listTime, r.leastWait = 1, time.Hour, time.Minute, time.Millisecond
+	for i := range maxPlaces {
+		r.waits[watches.Place{Namespace: fmt.Sprint(i)}] = time.Second
+	}
+	s.Put(apiserver.Namespaces, "", "x", nil)
+	if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete || len(r.waits) != maxPlaces {
+		t.Errorf("got %s, with the waits of %d places", got.State, len(r.waits))
+	}
 }
 
 // Where nothing was written since the last change of a kind, its watch has reached what the API server has: one request proves it.
