@@ -38,11 +38,12 @@ const (
 	aPart = 8
 	// patience is the longest time that a proof waits for a watch. It does not wait longer than it would take to compare a list: pause, and listTime
 	// for each object. Nor does it wait much longer than others had to: longAgainst times as long, or twice as long as the last one that waited in vain,
-	// and pause at least. pause is also how long it waits until it compares a list once more.
+	// and at least pause, and a part of what a list takes. pause is also how long it waits until it compares a list once more.
 	patience    = time.Second
 	pause       = 50 * time.Millisecond
 	listTime    = 40 * time.Microsecond
 	longAgainst = 4
+	leastPart   = 8
 	// maxPlaces is for how many places it is known how long others had to wait.
 	maxPlaces = 1000
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
@@ -68,15 +69,14 @@ const reached, compared, failed = "reached", "compared", "failed"
 
 // Prover answers queries from watches that it proves to be as new as the API server. It is safe for concurrent use.
 type Prover struct {
-	watches   *watches.Engine
-	requests  *live.Reader
-	metrics   Metrics
-	clock     clock.PassiveClock
-	few       int
-	patience  time.Duration
-	listTime  time.Duration
-	leastWait time.Duration
-	lists     chan struct{}
+	watches  *watches.Engine
+	requests *live.Reader
+	metrics  Metrics
+	clock    clock.PassiveClock
+	few      int
+	patience time.Duration
+	listTime time.Duration
+	lists    chan struct{}
 
 	mu    sync.Mutex
 	lines map[watches.Place]*line
@@ -103,7 +103,7 @@ type proof struct {
 // NewProver returns a Prover for watches, which asks the API server through requests.
 func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
 	return &Prover{
-		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime, leastWait: pause,
+		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime,
 		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, waits: map[watches.Place]time.Duration{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
 	}
 }
@@ -241,7 +241,8 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 		if err != nil || !p.checkHistory(place, version, before) {
 			return "", failed
 		}
-		if p.awaitChange(ctx, place, version, min(p.patience, pause+time.Duration(objects)*p.listTime)) {
+		// A kind that a CustomResourceDefinition defines may be served by another API server all the same, which may give all lists the same version.
+		if (version != before || wire.IsKnown(place.GVR.GroupVersion())) && p.awaitChange(ctx, place, version, objects) {
 			return version, reached
 		}
 	}
@@ -265,8 +266,11 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 }
 
 // hasOrder says that the versions of a place have the order of its changes, as those of all kinds that the API server itself stores: its own, and
-// those that a CustomResourceDefinition defines. Other API servers may do as they like.
+// those that a CustomResourceDefinition defines. Other API servers may do as they like. Several Events that expire at once have one version.
 func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
+	if place.GVR.Resource == "events" && wire.IsKnown(place.GVR.GroupVersion()) {
+		return false
+	}
 	if wire.IsKnown(place.GVR.GroupVersion()) {
 		return true
 	}
@@ -274,27 +278,36 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 	return definition.State == observed.Complete && len(definition.Objects) > 0
 }
 
-// awaitChange waits until a place has reached a version, for as long as may be worth it, and at most for some time. A change of the place may not come
-// before those act who wait for the proof.
-func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version string, most time.Duration) bool {
+// awaitChange waits until a place with so many objects has reached a version, for as long as may be worth it. A change of the place may not come before
+// those act who wait for the proof.
+func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version string, objects int) bool {
+	most := min(p.patience, pause+time.Duration(objects)*p.listTime)
 	p.mu.Lock()
-	wait := min(most, max(p.leastWait, p.waits[place]))
+	wait := chooseWait(p.waits[place], max(pause, most/leastPart), most)
 	p.mu.Unlock()
+	if time.Duration(objects)*p.listTime > maxDuration/2 { // a list may come too late
+		wait = most
+	}
 	began := p.clock.Now()
 	ok := p.awaitVersion(ctx, place, version, wait)
-	next := 2 * wait
-	if ok {
-		next = longAgainst * p.clock.Since(began)
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case next <= p.leastWait:
-		delete(p.waits, place)
-	case len(p.waits) < maxPlaces || p.waits[place] > 0:
-		p.waits[place] = next
+	if len(p.waits) >= maxPlaces {
+		clear(p.waits)
 	}
+	p.waits[place] = nextWait(wait, p.clock.Since(began), ok)
 	return ok
+}
+
+// chooseWait is how long a proof waits, within its bounds.
+func chooseWait(known, least, most time.Duration) time.Duration { return min(most, max(least, known)) }
+
+// nextWait is how long the next proof of a place waits: longer after one that has waited in vain, and shorter, little by little, where changes come sooner.
+func nextWait(wait, took time.Duration, ok bool) time.Duration {
+	if !ok {
+		return 2 * wait
+	}
+	return max(wait/2, longAgainst*took)
 }
 
 // awaitVersion waits for some time until a place has reached a version.

@@ -196,7 +196,7 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 			fill(s, 20, "a", "b")
 			r := newRig(t, s, everywhere())
 			r.few, r.patience, r.listTime = tc.few, deadline, time.Minute
-			if r.leastWait = deadline; !tc.busy {
+			if !tc.busy {
 				r.patience = 100 * time.Millisecond
 			}
 			s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
@@ -233,8 +233,8 @@ func TestAProofWaitsNoLongerThanOthersHadTo(t *testing.T) {
 	s := apiserver.New(t)
 	fill(s, 20, "a", "b")
 	r := newRig(t, s, everywhere())
-	r.few, r.patience, r.listTime = 1, time.Hour, time.Minute
-	for n := range 2 { // it doubles, from a twentieth of a second, and there are three seconds
+	r.few, r.patience, r.listTime = 1, time.Hour, 10*time.Millisecond
+	for n := range 2 {
 		s.Put(apiserver.Namespaces, "", "x", nil)
 		if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete {
 			t.Errorf("got %s %q", got.State, got.Detail)
@@ -247,56 +247,75 @@ func TestAProofWaitsNoLongerThanOthersHadTo(t *testing.T) {
 	}
 	s.Put(apiserver.Pods, "a", "late", nil)
 	r.until("its watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "late") })
-	if got := r.waits[place]; got != 0 {
+	if got := r.waits[place]; got >= 4*pause {
 		t.Errorf("after one that had not to wait, the next proof waits for %s", got)
 	}
 }
 
-// For more places than a few it is not known how long others had to wait: tenants choose them.
+func TestNextWait(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wait, took time.Duration
+		ok         bool
+		want       time.Duration
+	}{
+		"InVain":   {wait: 100, took: 100, want: 200},
+		"AtOnce":   {wait: 100, ok: true, want: 50},
+		"Soon":     {wait: 100, took: 10, ok: true, want: 50},
+		"JustSo":   {wait: 100, took: 90, ok: true, want: 360},
+		"ClockSet": {wait: 100, took: -90, ok: true, want: 50},
+	} {
+		if got := nextWait(tc.wait, tc.took, tc.ok); got != tc.want {
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// It is known of few places how long others had to wait: tenants choose them.
 func TestTheWaitsOfFewPlacesAreKnown(t *testing.T) {
 	s := apiserver.New(t)
 	fill(s, 20, "a")
 	r := newRig(t, s, everywhere())
-	r.few, r.patience, r.listTime, r.leastWait = 1, time.Hour, time.Minute, time.Millisecond
+	r.few, r.patience, r.listTime = 1, time.Hour, time.Millisecond
 	for i := range maxPlaces {
 		r.waits[watches.Place{Namespace: fmt.Sprint(i)}] = time.Second
 	}
 	s.Put(apiserver.Namespaces, "", "x", nil)
-	if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete || len(r.waits) != maxPlaces {
+	if got := r.Read(t.Context(), everywhere()); got.State != observed.Complete || len(r.waits) != 1 {
 		t.Errorf("got %s, with the waits of %d places", got.State, len(r.waits))
 	}
 }
 
-// Where nothing was written since the last change of a kind, its watch has reached what the API server has: one request proves it.
+// Where nothing was written since the last change of a built-in kind, its watch has reached what the API server has: one request proves it.
 func TestAVersionThatWasReachedBeforeProves(t *testing.T) {
+	events := schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	for name, tc := range map[string]struct {
+		kind    schema.GroupVersionResource
 		install func(*apiserver.Server)
-		query   snapshot.Query
 		want    string
+		lists   int
 	}{
-		"BuiltIn": {func(*apiserver.Server) {}, everywhere(), reached},
-		"Defined": {func(s *apiserver.Server) { s.Install(apiserver.Revisions, "Revision", true) }, queries.New("Revision", queries.In("")), reached},
-		// Such an API server may give all lists the same version.
-		"OfAnotherAPIServer": {func(s *apiserver.Server) { s.Serve(apiserver.Revisions, "Revision", true) }, queries.New("Revision", queries.In("")), compared},
+		"BuiltIn": {apiserver.Pods, func(*apiserver.Server) {}, reached, 1},
+		// Many that expire at once have one version, of which the watch may have shown a part.
+		"Event": {events, func(s *apiserver.Server) { s.Serve(events, "Event", true) }, compared, 1},
+		// Other API servers may give all lists the same version, and serve what a CustomResourceDefinition defines.
+		"Defined":            {apiserver.Revisions, func(s *apiserver.Server) { s.Install(apiserver.Revisions, "Revision", true) }, compared, 2},
+		"OfAnotherAPIServer": {apiserver.Revisions, func(s *apiserver.Server) { s.Serve(apiserver.Revisions, "Revision", true) }, compared, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := apiserver.New(t)
 			tc.install(s)
-			kind := apiserver.Pods
-			if tc.query.Kind == "Revision" {
-				kind = apiserver.Revisions
-			}
 			for i := range 20 {
-				s.Put(kind, "a", fmt.Sprintf("o%02d", i), nil)
+				s.Put(tc.kind, "a", fmt.Sprintf("o%02d", i), nil)
 			}
-			r := newRig(t, s, tc.query, served.NewDefinitionQuery(kind.GroupResource().String()))
+			query := queries.New(map[string]string{"pods": "Pod", "events": "Event", "revisions": "Revision"}[tc.kind.Resource], queries.In(""))
+			r := newRig(t, s, query, served.NewDefinitionQuery(tc.kind.GroupResource().String()))
 			r.few, r.patience, r.listTime = 1, 100*time.Millisecond, time.Minute
-			asked := s.Asked("list " + kind.Resource)
-			if got := r.Read(t.Context(), tc.query); got.State != observed.Complete || len(got.Objects) != 20 {
+			asked := s.Asked("list " + tc.kind.Resource)
+			if got := r.Read(t.Context(), query); got.State != observed.Complete || len(got.Objects) != 20 {
 				t.Errorf("got %s with %d objects", got.State, len(got.Objects))
 			}
 			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
-			if n := s.Asked("list "+kind.Resource) - asked; n != 1 {
+			if n := s.Asked("list "+tc.kind.Resource) - asked; n != tc.lists {
 				t.Errorf("it took %d lists", n)
 			}
 		})
