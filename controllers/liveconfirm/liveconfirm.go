@@ -74,13 +74,20 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 	return dropSteps(d, "The objects to confirm change faster than they can be read."), in, true
 }
 
-// listCertainReads returns the first reads that the rules of a first decision ask for, where no item decides which these are: targets that the decision
-// depends on as a whole. Asked for at once, they save a decision.
+// listCertainReads returns the first reads that the chosen items of a first decision ask for, where no item decides which these are: targets that the
+// decision depends on as a whole. Asked for at once, they save a decision. Conditions come before items, and may make all reads needless.
 func listCertainReads(in *plan.Input, first plan.Plan) []observed.Read {
+	if len(in.Spec.Conditions) > 0 {
+		return nil
+	}
+	chosen := map[string]bool{}
+	for i := range first.Steps {
+		chosen[first.Steps[i].Rule] = chosen[first.Steps[i].Rule] || in.Chosen == nil || slices.ContainsFunc(first.Steps[i].ListItems(), func(item plan.ItemKey) bool { return in.Chosen[item] })
+	}
 	var out []observed.Read
 	for i := range in.Spec.Rules {
 		rule := &in.Spec.Rules[i]
-		if !slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return s.Rule == rule.Name }) {
+		if !chosen[rule.Name] {
 			continue
 		}
 		if len(rule.Confirm) > 0 || slices.ContainsFunc(rule.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" }) {

@@ -331,16 +331,22 @@ func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
 		return v1alpha1.Rule{Name: name, ForEach: "maps.items", When: "size(nodes.items) > 0", Keep: new(intstr.FromInt32(1)), Actions: remove}
 	}
 	for name, tc := range map[string]struct {
-		change func(*v1alpha1.Rule)
-		first  []plan.Step
-		blocks bool
-		want   []string
+		change     func(*v1alpha1.Rule)
+		first      []plan.Step
+		chosen     map[plan.ItemKey]bool
+		conditions []string
+		blocks     bool
+		want       []string
 	}{
 		"OneRule":       {first: []plan.Step{{Rule: "one"}, {Rule: "one"}}, want: []string{"ConfigMap", "Node"}},
 		"TwoRules":      {first: []plan.Step{{Rule: "one"}, {Rule: "other"}}, want: []string{"ConfigMap", "Node"}},
 		"Nothing":       {first: nil},
 		"OfATarget":     {first: []plan.Step{{Action: -1}}},
 		"Blocked":       {first: []plan.Step{{Rule: "one"}}, blocks: true},
+		"NoneChosen":    {first: []plan.Step{{Rule: "one", Keys: []string{"a"}}}, chosen: map[plan.ItemKey]bool{}},
+		"OthersChosen":  {first: []plan.Step{{Rule: "one", Keys: []string{"a"}}}, chosen: map[plan.ItemKey]bool{{Rule: "one", Key: "b"}: true, {Rule: "other", Key: "a"}: true}},
+		"OneChosen":     {first: []plan.Step{{Rule: "one", Keys: []string{"a", "b"}}}, chosen: map[plan.ItemKey]bool{{Rule: "one", Key: "b"}: true}, want: []string{"ConfigMap", "Node"}},
+		"Conditions":    {first: []plan.Step{{Rule: "one"}}, conditions: []string{"size(nodes.items) > 0"}},
 		"Alone":         {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Keep, r.When = nil, "item.metadata.name != ''" }},
 		"Confirm":       {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: "item.metadata.name"}} }},
 		"AnotherObject": {first: []plan.Step{{Rule: "one"}}, change: func(r *v1alpha1.Rule) { r.Actions[0].Object = "maps.items[0]" }},
@@ -351,12 +357,12 @@ func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
 			for i, kind := range []string{"ConfigMap", "Node"} {
 				work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", kind
 			}
-			work.Rules = []v1alpha1.Rule{counting("one"), counting("other")}
+			work.Conditions, work.Rules = tc.conditions, []v1alpha1.Rule{counting("one"), counting("other")}
 			work.Rules[0].Actions = slices.Clone(remove)
 			if tc.change != nil {
 				tc.change(&work.Rules[0])
 			}
-			in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: make(observed.Snapshot, 2)}
+			in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: make(observed.Snapshot, 2), Chosen: tc.chosen}
 			asked, early := &askedFor{}, []string(nil)
 			first := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.first}
 			if tc.blocks {
