@@ -35,8 +35,10 @@ const (
 	recordsGroup = "bench.example.com"
 	// inFlight is how many deletions of one Cleaner the operator has on their way.
 	inFlight = 32
-	// inFlightOfAll is how many it has of all Cleaners.
-	inFlightOfAll = 128
+	// inFlightOfNamespace is how many it has of all Cleaners of a namespace, and workersOfNamespace how many of these it handles at a time: half of
+	// what it has, while other namespaces may come.
+	inFlightOfNamespace = 64
+	workersOfNamespace  = controllers.DefaultWorkers / 2
 )
 
 // bareLoop makes the requests of Cleaners without deciding anything.
@@ -60,7 +62,7 @@ func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*ba
 	if err := serveRecords(ctx, r.Cluster); err != nil {
 		return nil, err
 	}
-	l := &bareLoop{namespace: namespace, groups: make([][]metav1.PartialObjectMetadata, groups), slots: make(chan struct{}, inFlightOfAll)}
+	l := &bareLoop{namespace: namespace, groups: make([][]metav1.PartialObjectMetadata, groups), slots: make(chan struct{}, inFlightOfNamespace)}
 	var err error
 	if l.objects, err = dynamic.NewForConfig(r.as); err != nil {
 		return nil, err
@@ -183,9 +185,9 @@ func (l *bareLoop) deleteAll(ctx context.Context, groups int) error {
 	return nil
 }
 
-// clean makes all requests of Cleaners that act, as many Cleaners at a time as the operator has workers.
+// clean makes all requests of Cleaners that act, as many Cleaners at a time as the operator handles of a namespace.
 func (l *bareLoop) clean(ctx context.Context, groups int) error {
-	return each(groups, controllers.DefaultWorkers, func(i int) error { return l.cleanOne(ctx, i) })
+	return each(groups, workersOfNamespace, func(i int) error { return l.cleanOne(ctx, i) })
 }
 
 // cleanOne makes the requests of one Cleaner, in the operator's order: the live reads, finalizer and run, the deletions,
