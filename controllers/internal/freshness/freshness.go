@@ -268,11 +268,8 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 // hasOrder says that the versions of a place have the order of its changes, as those of all kinds that the API server itself stores: its own, and
 // those that a CustomResourceDefinition defines. Other API servers may do as they like. Several Events that expire at once have one version.
 func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
-	if place.GVR.Resource == "events" && wire.IsKnown(place.GVR.GroupVersion()) {
-		return false
-	}
 	if wire.IsKnown(place.GVR.GroupVersion()) {
-		return true
+		return place.GVR.Resource != "events"
 	}
 	definition := p.watches.Read(ctx, served.NewDefinitionQuery(place.GVR.GroupResource().String()))
 	return definition.State == observed.Complete && len(definition.Objects) > 0
@@ -283,7 +280,7 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version string, objects int) bool {
 	most := min(p.patience, pause+time.Duration(objects)*p.listTime)
 	p.mu.Lock()
-	wait := chooseWait(p.waits[place], max(pause, most/leastPart), most)
+	wait := min(most, max(pause, most/leastPart, p.waits[place]))
 	p.mu.Unlock()
 	if time.Duration(objects)*p.listTime > maxDuration/2 { // a list may come too late
 		wait = most
@@ -298,9 +295,6 @@ func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version s
 	p.waits[place] = nextWait(wait, p.clock.Since(began), ok)
 	return ok
 }
-
-// chooseWait is how long a proof waits, within its bounds.
-func chooseWait(known, least, most time.Duration) time.Duration { return min(most, max(least, known)) }
 
 // nextWait is how long the next proof of a place waits: longer after one that has waited in vain, and shorter, little by little, where changes come sooner.
 func nextWait(wait, took time.Duration, ok bool) time.Duration {
