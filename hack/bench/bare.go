@@ -99,12 +99,7 @@ func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*ba
 
 // watch watches the ConfigMaps of the namespace until the context ends, as the operator does: a controller that reacts to objects has to.
 func (l *bareLoop) watch(ctx context.Context) error {
-	informer := metadatainformer.NewFilteredMetadataInformer(l.metadata, configMaps(), l.namespace, 0, cache.Indexers{}, nil).Informer()
-	go informer.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-		return fmt.Errorf("cannot watch the ConfigMaps of namespace %q: %w", l.namespace, ctx.Err())
-	}
-	return nil
+	return runInformers(ctx, metadatainformer.NewFilteredMetadataInformer(l.metadata, configMaps(), l.namespace, 0, cache.Indexers{}, nil).Informer())
 }
 
 // serveRecords installs the copy of the Cleaner's CRD, and lets the operator's ServiceAccount use it.

@@ -19,10 +19,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	typed "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -161,13 +163,22 @@ func nodesResource() schema.GroupVersionResource {
 
 // cacheTyped watches Pods and Nodes as most controllers do.
 func cacheTyped(ctx context.Context, config *rest.Config) (int, any, error) {
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(config)
+	all, err := newTypedInformers(config)
 	if err != nil {
 		return 0, nil, err
 	}
-	all := informers.NewSharedInformerFactory(client, 0)
-	return holdAll(ctx, all.Core().V1().Pods().Informer(), all.Core().V1().Nodes().Informer())
+	return holdAll(ctx, all.Pods().Informer(), all.Nodes().Informer())
+}
+
+// newTypedInformers makes informers that read protobuf, as those of kube-controller-manager do.
+func newTypedInformers(config *rest.Config) (typed.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType = k8sruntime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return informers.NewSharedInformerFactory(client, 0).Core().V1(), nil
 }
 
 // cacheUnstructured watches Pods and Nodes as controllers do that learn at run time what they watch.
@@ -180,11 +191,22 @@ func cacheUnstructured(ctx context.Context, config *rest.Config) (int, any, erro
 	return holdAll(ctx, all.ForResource(podsResource()).Informer(), all.ForResource(nodesResource()).Informer())
 }
 
+// runInformers runs informers until the context ends, and returns when they have all objects.
+func runInformers(ctx context.Context, informers ...cache.SharedIndexInformer) error {
+	var synced []cache.InformerSynced
+	for _, i := range informers {
+		go i.RunWithContext(ctx)
+		synced = append(synced, i.HasSynced)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return fmt.Errorf("cannot watch all objects: %w", ctx.Err())
+	}
+	return nil
+}
+
 func holdAll(ctx context.Context, pods, nodes cache.SharedIndexInformer) (int, any, error) {
-	go pods.RunWithContext(ctx)
-	go nodes.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced, nodes.HasSynced) {
-		return 0, nil, fmt.Errorf("cannot watch Pods and Nodes: %w", ctx.Err())
+	if err := runInformers(ctx, pods, nodes); err != nil {
+		return 0, nil, err
 	}
 	return len(pods.GetStore().ListKeys()), []any{pods, nodes}, nil
 }

@@ -17,11 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -286,18 +282,11 @@ func (r *rig) bareForce(ctx context.Context, n int) (speed, error) {
 
 // watchPods watches all Pods until the context ends, as kube-controller-manager does: whatever decides on their phases has to.
 func (r *rig) watchPods(ctx context.Context) error {
-	config := rest.CopyConfig(r.as)
-	config.ContentType = k8sruntime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfig(config)
+	all, err := newTypedInformers(r.as)
 	if err != nil {
 		return err
 	}
-	pods := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
-	go pods.RunWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
-		return fmt.Errorf("cannot watch all Pods: %w", ctx.Err())
-	}
-	return nil
+	return runInformers(ctx, all.Pods().Informer())
 }
 
 // sum adds the values of a metric over all of its labels.
