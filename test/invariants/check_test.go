@@ -132,6 +132,14 @@ func (s *story) lost() {
 	e.ResponseStatus, e.ResponseObject = &metav1.Status{Code: http.StatusInternalServerError}, nil
 }
 
+// leaveUnanswered makes the last request one that recorded a run and was not answered.
+func leaveUnanswered(s *story) {
+	e := &s.Audit[len(s.Audit)-1]
+	e.RequestObject, e.ResponseObject, e.ResponseStatus.Code = raw(map[string]any{
+		"metadata": map[string]any{"resourceVersion": "2"}, "status": map[string]any{"run": s.c.Status.Run},
+	}), nil, http.StatusGatewayTimeout
+}
+
 // deletedAgain is a second DELETE, which is told of as such.
 func (s *story) deletedAgain() {
 	s.intent("uid-e")
@@ -338,10 +346,17 @@ func TestCheckFindsEachBrokenPromise(t *testing.T) {
 		}}},
 		"KilledBeforeTheAnswer": {instead: map[string]func(*story){"committed": func(s *story) { // stored all the same
 			s.committed()
-			e := &s.Audit[len(s.Audit)-1]
-			e.RequestObject, e.ResponseObject, e.ResponseStatus.Code = raw(map[string]any{
-				"metadata": map[string]any{"resourceVersion": "2"}, "status": map[string]any{"run": s.c.Status.Run},
-			}), nil, 504
+			leaveUnanswered(s)
+		}}},
+		"KilledBeforeTwoAnswers": {instead: map[string]func(*story){"committed": func(s *story) { // only the second one was stored
+			before := s.c
+			s.named("other")
+			s.committed()
+			leaveUnanswered(s)
+			s.c = before
+			s.named("evidence")
+			s.committed()
+			leaveUnanswered(s)
 		}}},
 	}
 	for name, tc := range cases {

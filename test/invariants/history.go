@@ -376,7 +376,7 @@ func (h *history) complete(l *life) {
 				continue
 			}
 			seen[what] = true
-			if u := h.lost(l, run.Number, result, later.event); u != nil {
+			if u := h.lost(l, run, result, later.event); u != nil {
 				c := l.states[i-1].c.DeepCopyOwner()
 				status := c.State()
 				status.Run, status.Runs = run.DeepCopy(), run.Number
@@ -399,21 +399,25 @@ func asked(e cluster.Event) *v1alpha1.Run {
 	return c.Status.Run
 }
 
-// lost is the unanswered request that recorded a run, or its result, before another write; nil if there
-// is none, or if that write recorded it itself.
-func (h *history) lost(l *life, number int64, result v1alpha1.Result, before cluster.Event) *unanswered {
-	if run := asked(before); run != nil && run.Result == result {
+// lost is the unanswered request that recorded a run that a later write shows, or its result; nil if there is none, or if that write recorded it
+// itself. Of several requests it is the one that arrived last, with the rows that are shown: a process reads what is stored before it records a run.
+func (h *history) lost(l *life, shown *v1alpha1.Run, result v1alpha1.Result, later cluster.Event) (last *unanswered) {
+	if run := asked(later); run != nil && run.Result == result {
 		return nil
 	}
 	for i := range h.unanswered {
 		u := &h.unanswered[i]
-		same := u.run.Result == result && (u.run.Number == number || u.run.Number == 0 && result != "")
-		ref := u.event.ObjectRef
-		if same && ref.Namespace == l.namespace && ref.Name == l.name && u.event.RequestReceivedTimestamp.Before(&before.RequestReceivedTimestamp) {
-			return u
+		same := u.run.Result == result && (u.run.Number == shown.Number || u.run.Number == 0 && result != "")
+		if result == "" && len(shown.Rows) > 0 && !slices.Equal(u.run.Rows, shown.Rows) {
+			continue
+		}
+		ref, at := u.event.ObjectRef, u.event.RequestReceivedTimestamp.Time
+		if same && ref.Namespace == l.namespace && ref.Name == l.name && at.Before(later.RequestReceivedTimestamp.Time) &&
+			(last == nil || at.After(last.event.RequestReceivedTimestamp.Time)) {
+			last = u
 		}
 	}
-	return nil
+	return last
 }
 
 func version(c v1alpha1.Owner) uint64 {
