@@ -36,14 +36,15 @@ const (
 	// least aPart times as many in all.
 	few   = 500
 	aPart = 8
-	// patience is the longest time that a proof waits for a watch. It does not wait longer than it would take to compare a list: pause, and listTime
-	// for each object. Nor does it wait much longer than others had to: longAgainst times as long, or twice as long as the last one that waited in vain,
-	// and at least pause, and a part of what a list takes. pause is also how long it waits until it compares a list once more.
+	// patience is the longest time that a proof waits for a watch before it lists. It does not wait longer than it would take to compare a list: pause,
+	// and listTime for each object. Nor does it wait much longer than others had to: longAgainst times as long, or half as long as the last one that
+	// waited in vain, and at least leastWait, and a part of what a list takes. pause is also how long it waits until it compares a list once more.
 	patience    = time.Second
 	pause       = 50 * time.Millisecond
+	leastWait   = 25 * time.Millisecond
 	listTime    = 40 * time.Microsecond
 	longAgainst = 4
-	leastPart   = 8
+	leastPart   = 16
 	// maxPlaces is for how many places it is known how long others had to wait.
 	maxPlaces = 1000
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
@@ -208,6 +209,13 @@ func (p *Prover) isResting(place watches.Place) bool {
 	return p.lost[place] || p.clock.Now().Before(p.resting[place])
 }
 
+// isLost says that the API server has gone back to an older version of a place.
+func (p *Prover) isLost(place watches.Place) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost[place]
+}
+
 // checkHistory says that the API server has what it had before. If not, nothing of the place is proved any longer.
 func (p *Prover) checkHistory(place watches.Place, version, before string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, before)
@@ -242,10 +250,50 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 			return "", failed
 		}
 		// A kind that a CustomResourceDefinition defines may be served by another API server all the same, which may give all lists the same version.
-		if (version != before || wire.IsKnown(place.GVR.GroupVersion())) && p.awaitChange(ctx, place, version, objects) {
-			return version, reached
+		if version != before || wire.IsKnown(place.GVR.GroupVersion()) {
+			return p.awaitOrCompare(ctx, place, version, before, objects)
 		}
 	}
+	return p.compareLists(ctx, place, before, ordered)
+}
+
+// awaitOrCompare waits until a place with so many objects has reached a version. After a while it compares lists meanwhile: a change of the place may not
+// come before those act who wait for the proof. It returns what proves first. before is the version that the place had reached.
+func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, version, before string, objects int) (proved string, result string) {
+	began := p.clock.Now()
+	wait, most := p.chooseWait(place, objects)
+	patient, end := context.WithTimeout(ctx, most)
+	defer end()
+	came := p.awaitVersion(patient, place, version, wait)
+	if !came {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		contain.RunParallel(2, 2, func(i int) {
+			if i == 0 {
+				if came = p.watches.AwaitVersion(ctx, place, version); came {
+					stop()
+				}
+				return
+			}
+			defer stop()
+			if proved, result = p.compareLists(ctx, place, before, true); result == failed && p.watches.AwaitVersion(patient, place, version) {
+				proved, result = version, reached // no list is possible, and a change has come
+			}
+		})
+	}
+	p.noteWait(place, nextWait(wait, p.clock.Since(began), came || result == reached))
+	switch {
+	case p.isLost(place): // a list may have shown that, while a change came that proves nothing then
+		return "", failed
+	case came:
+		return version, reached
+	}
+	return proved, result
+}
+
+// compareLists lists the objects of a place until its watch knows the same, and returns the version of the list; "" if that has not been proved. before is
+// a version that the API server has had.
+func (p *Prover) compareLists(ctx context.Context, place watches.Place, before string, ordered bool) (version string, result string) {
 	list, version, err := p.listVersions(ctx, place)
 	if err != nil || !p.checkHistory(place, version, before) {
 		return "", failed
@@ -275,40 +323,46 @@ func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
 	return definition.State == observed.Complete && len(definition.Objects) > 0
 }
 
-// awaitChange waits until a place with so many objects has reached a version, for as long as may be worth it. A change of the place may not come before
-// those act who wait for the proof.
-func (p *Prover) awaitChange(ctx context.Context, place watches.Place, version string, objects int) bool {
-	most := min(p.patience, pause+time.Duration(objects)*p.listTime)
-	p.mu.Lock()
-	wait := min(most, max(pause, most/leastPart, p.waits[place]))
-	p.mu.Unlock()
-	if time.Duration(objects)*p.listTime > maxDuration/2 { // a list may come too late
-		wait = most
+// chooseWait returns how long a proof of a place with so many objects waits for its watch before it lists, and how long it waits at most.
+func (p *Prover) chooseWait(place watches.Place, objects int) (wait, most time.Duration) {
+	takes := time.Duration(objects) * p.listTime
+	most = min(p.patience, pause+takes)
+	if takes > maxDuration/2 { // a list may come too late
+		return most, most
 	}
-	began := p.clock.Now()
-	ok := p.awaitVersion(ctx, place, version, wait)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return min(most, max(leastWait, most/leastPart, p.waits[place])), most
+}
+
+// noteWait records how long the next proof of a place waits.
+func (p *Prover) noteWait(place watches.Place, next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waits) >= maxPlaces {
 		clear(p.waits)
 	}
-	p.waits[place] = nextWait(wait, p.clock.Since(began), ok)
-	return ok
+	p.waits[place] = next
 }
 
-// nextWait is how long the next proof of a place waits: longer after one that has waited in vain, and shorter, little by little, where changes come sooner.
-func nextWait(wait, took time.Duration, ok bool) time.Duration {
-	if !ok {
-		return 2 * wait
+// nextWait is how long the next proof of a place waits after one for which a change came, or came not, in the time that it took: shorter, little by
+// little, where changes come soon, or not before a list.
+func nextWait(wait, took time.Duration, came bool) time.Duration {
+	if !came {
+		return wait / 2
 	}
 	return max(wait/2, longAgainst*took)
 }
 
-// awaitVersion waits for some time until a place has reached a version.
+// awaitVersion waits for some time until a place has reached a version, also while no watch answers: one may again soon.
 func (p *Prover) awaitVersion(ctx context.Context, place watches.Place, version string, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	return p.watches.AwaitVersion(ctx, place, version)
+	if p.watches.AwaitVersion(ctx, place, version) {
+		return true
+	}
+	<-ctx.Done()
+	return false
 }
 
 // listVersions lists which objects of a place there are, in the memory that there is for that.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -242,13 +243,49 @@ func TestAProofWaitsNoLongerThanOthersHadTo(t *testing.T) {
 		r.until("it is compared", func() bool { return r.counts.count(compared) == n+1 })
 	}
 	place, _, _, _ := r.watches.FindPlace(new(everywhere()))
-	if got := r.waits[place]; got != 4*pause {
+	if got := r.waits[place]; got >= leastWait {
 		t.Errorf("after two that waited in vain, the next proof waits for %s", got)
 	}
-	s.Put(apiserver.Pods, "a", "late", nil)
-	r.until("its watch shows it", func() bool { return slices.Contains(queries.NamesOf(r.Read(t.Context(), everywhere())), "late") })
-	if got := r.waits[place]; got >= 4*pause {
-		t.Errorf("after one that had not to wait, the next proof waits for %s", got)
+}
+
+// A change that comes while lists are compared, or when none is possible, proves as one that comes before.
+func TestAChangeProvesWhileAListIsUnderWay(t *testing.T) {
+	for name, listed := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"Slow":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"Failed": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			fill(s, 20, "a", "b")
+			r := newRig(t, s, everywhere())
+			r.few, r.patience, r.listTime = 1, deadline, 10*time.Millisecond
+			asked := make(chan struct{}, 1)
+			s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+				if verb != "list" || gvr != apiserver.Pods || req.URL.Query().Get("limit") == "1" {
+					return false
+				}
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				listed(w, req)
+				return true
+			})
+			s.Put(apiserver.Namespaces, "", "x", nil)
+			got := make(chan observed.Target, 1)
+			go func() { got <- r.Read(t.Context(), everywhere()) }()
+			<-asked
+			r.clock.SetTime(r.clock.Now().Add(time.Second))
+			s.Put(apiserver.Pods, "a", "late", nil)
+			if now := <-got; now.State != observed.Complete || !slices.Contains(queries.NamesOf(now), "late") {
+				t.Errorf("got %s %q, %d objects", now.State, now.Detail, len(now.Objects))
+			}
+			r.until("it is counted", func() bool { return r.counts.count(reached) == 1 })
+			place, _, _, _ := r.watches.FindPlace(new(everywhere()))
+			if wait := r.waits[place]; wait != longAgainst*time.Second {
+				t.Errorf("after a change that came after a second, the next proof waits for %s", wait)
+			}
+		})
 	}
 }
 
@@ -258,7 +295,7 @@ func TestNextWait(t *testing.T) {
 		ok         bool
 		want       time.Duration
 	}{
-		"InVain":   {wait: 100, took: 100, want: 200},
+		"InVain":   {wait: 100, took: 100, want: 50},
 		"AtOnce":   {wait: 100, ok: true, want: 50},
 		"Soon":     {wait: 100, took: 10, ok: true, want: 50},
 		"JustSo":   {wait: 100, took: 90, ok: true, want: 360},
@@ -398,6 +435,35 @@ func TestAnAPIServerThatGoesBackProvesNothing(t *testing.T) {
 			t.Errorf("%s: it proves %d objects", name, len(got.Objects))
 		}
 	}
+}
+
+// Nor does one that goes back while it is asked, even if it passes the version that it had returned.
+func TestAnAPIServerThatGoesBackWhileItIsAskedProvesNothing(t *testing.T) {
+	s := apiserver.New(t)
+	fill(s, 20, "a", "b")
+	r := newRig(t, s, everywhere())
+	r.few, r.patience, r.listTime = 1, deadline, 70*time.Millisecond
+	place, _, _, _ := r.watches.FindPlace(new(everywhere()))
+	now := s.Put(apiserver.Namespaces, "", "x", nil)
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
+		if verb == "list" && gvr == apiserver.Pods && req.URL.Query().Get("limit") != "1" {
+			s.SetVersion(now - 10)
+		}
+		return false
+	})
+	got := make(chan observed.Target, 1)
+	go func() { got <- r.Read(t.Context(), everywhere()) }()
+	r.until("it is noticed", func() bool { return r.isLost(place) })
+	for i := range 20 {
+		s.Put(apiserver.Pods, "a", fmt.Sprint("late", i), nil)
+	}
+	if now := <-got; now.State != observed.Unsynced {
+		t.Errorf("it proves %d objects", len(now.Objects))
+	}
+	r.until("its watch has passed the version", func() bool {
+		reached, err := strconv.Atoi(r.watches.ReachedVersion(place))
+		return err == nil && reached > now
+	})
 }
 
 // An object that comes and goes while the watch is behind is in no list. When the watch shows how it came, what was compared before proves nothing

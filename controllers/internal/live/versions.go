@@ -39,7 +39,7 @@ func (l *Reader) ListVersions(ctx context.Context, res served.Resource, namespac
 		if err == nil {
 			err = memory.TakeBytes(int64(len(page.Items))*refBytes - memory.taken.Load())
 		}
-		if err != nil && options.Limit > smallPage {
+		if err != nil && options.Limit > smallPage && ctx.Err() == nil {
 			options.Limit = smallPage
 			_ = memory.TakeBytes(-memory.taken.Load()) // which is never refused
 			continue
