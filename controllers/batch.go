@@ -118,7 +118,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
 	began := w.pass.r.clock.Now()
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
-	if !w.pass.store.Draft.Common().HasSink() {
+	if isFull := b.executor.in.Chosen != nil; acted && isFull && !w.pass.store.Draft.Common().HasSink() {
 		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
 	}
 	switch {

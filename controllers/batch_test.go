@@ -222,29 +222,37 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 	}
 }
 
-// All is decided again between two batches, so batches grow. One that records rows is no larger than the first.
+// All is decided again between two batches, so batches grow. One that records rows is no larger than the first, and how long few items took says
+// nothing of many.
 func TestBatchesGrow(t *testing.T) {
 	const objects = 3*life.MaxBatch + 1
 	for name, tc := range map[string]struct {
 		sink  string
+		first int // so many objects are there before the first batch, and the others come after it
 		batch []int
 	}{
-		"Growing":     {batch: []int{life.MaxBatch, 2 * life.MaxBatch, 1}},
-		"WithRecords": {sink: "http://127.0.0.1:1", batch: []int{life.MaxBatch, life.MaxBatch, life.MaxBatch, 1}},
+		"Growing":     {first: objects, batch: []int{life.MaxBatch, 2*life.MaxBatch + 1}},
+		"AfterFew":    {first: 5, batch: []int{5, life.MaxBatch, 2*life.MaxBatch - 4}},
+		"WithRecords": {first: objects, sink: "http://127.0.0.1:1", batch: []int{life.MaxBatch, life.MaxBatch, life.MaxBatch, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 			c.Spec.CloudEventSink = tc.sink
 			c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
 			r := newRig(t, c)
-			for i := range objects {
-				r.pods.put(aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
+			made := 0
+			makePods := func(n int) {
+				for ; made < n; made++ {
+					r.pods.put(aPod(fmt.Sprintf("p-%04d", made), "Succeeded"))
+				}
 			}
+			makePods(tc.first)
 			var batches []int
 			watched, sent := r.own.Watched, 0
 			r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target { // before each decision
 				if n := len(r.pods.took()); n > 0 {
 					batches, sent = append(batches, n), sent+n
+					makePods(objects)
 				}
 				return watched.Read(ctx, q)
 			})

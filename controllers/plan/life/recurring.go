@@ -18,9 +18,9 @@ const (
 	MaxBatch = 500
 	// LargestBatch is how many items one batch of a Cleaner without a sink confirms at most.
 	LargestBatch = 4000
-	// quickBatch is how long a batch may take for the next one to be twice as large: between two batches everything is decided again, while no
-	// request is sent. It leaves the next batch enough time until its confirmation is too old.
-	quickBatch = ConfirmationServes / 4
+	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
+	// that takes twice as long enough time until its confirmation is too old.
+	batchTime = ConfirmationServes * 2 / 5
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
@@ -29,13 +29,10 @@ const (
 
 // ResizeBatch returns how many items the batch after one confirms that had a size and took so long.
 func ResizeBatch(size int, took time.Duration) int {
-	switch {
-	case took <= quickBatch:
-		size *= 2
-	case took > 2*quickBatch:
-		size /= 2
+	if most := time.Duration(size) * batchTime / LargestBatch; took <= most {
+		return LargestBatch
 	}
-	return min(max(size, MaxBatch), LargestBatch)
+	return min(max(int(time.Duration(size)*batchTime/took), MaxBatch), LargestBatch)
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on

@@ -757,10 +757,11 @@ func TestResizeBatch(t *testing.T) {
 		took time.Duration
 		want int
 	}{
-		"Quick":        {MaxBatch, time.Millisecond, 2 * MaxBatch},
-		"JustQuick":    {MaxBatch, quickBatch, 2 * MaxBatch},
-		"Same":         {1000, quickBatch + 1, 1000},
-		"Slow":         {2000, 2*quickBatch + 1, 1000},
+		"Quick":        {MaxBatch, time.Millisecond, LargestBatch},
+		"Quicker":      {MaxBatch, batchTime / 4, 4 * MaxBatch},
+		"Same":         {1000, batchTime, 1000},
+		"Slow":         {2000, 2 * batchTime, 1000},
+		"ClockSet":     {MaxBatch, -time.Second, LargestBatch},
 		"SlowSmallest": {MaxBatch, time.Minute, MaxBatch},
 		"QuickLargest": {LargestBatch, 0, LargestBatch},
 		"UpToLargest":  {LargestBatch - 1, 0, LargestBatch},
