@@ -16,14 +16,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/operator"
@@ -46,6 +51,7 @@ type bareLoop struct {
 	namespace string
 	objects   dynamic.Interface
 	metadata  metadata.Interface
+	watched   cache.SharedIndexInformer // the records
 	groups    [][]metav1.PartialObjectMetadata
 	slots     chan struct{}
 }
@@ -68,6 +74,9 @@ func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*ba
 		return nil, err
 	}
 	if l.metadata, err = metadata.NewForConfig(r.as); err != nil {
+		return nil, err
+	}
+	if l.watched, err = newRecordInformer(r.as, namespace); err != nil {
 		return nil, err
 	}
 	admin, err := dynamic.NewForConfig(r.Config())
@@ -97,9 +106,25 @@ func newBareLoop(ctx context.Context, r *rig, namespace string, groups int) (*ba
 	})
 }
 
-// watch watches the ConfigMaps of the namespace until the context ends, as the operator does: a controller that reacts to objects has to.
+// newRecordInformer returns a typed informer of the records in a namespace, as controllers have for the resources that they are for.
+func newRecordInformer(config *rest.Config, namespace string) (cache.SharedIndexInformer, error) {
+	gv, scheme := records().GroupVersion(), runtime.NewScheme()
+	scheme.AddKnownTypeWithName(gv.WithKind("Cleaner"), &v1alpha1.Cleaner{})
+	scheme.AddKnownTypeWithName(gv.WithKind("CleanerList"), &v1alpha1.CleanerList{})
+	metav1.AddToGroupVersion(scheme, gv)
+	config = rest.CopyConfig(config)
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/apis", &gv, serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return cache.NewSharedIndexInformer(cache.NewListWatchFromClient(client, "cleaners", namespace, fields.Everything()), &v1alpha1.Cleaner{}, 0, cache.Indexers{}), nil
+}
+
+// watch watches the ConfigMaps and the records of the namespace until the context ends, as the operator does: a controller has to know when
+// an object changes that it acts on, or that says what it does.
 func (l *bareLoop) watch(ctx context.Context) error {
-	return runInformers(ctx, metadatainformer.NewFilteredMetadataInformer(l.metadata, configMaps(), l.namespace, 0, cache.Indexers{}, nil).Informer())
+	return runInformers(ctx, metadatainformer.NewFilteredMetadataInformer(l.metadata, configMaps(), l.namespace, 0, cache.Indexers{}, nil).Informer(), l.watched)
 }
 
 // serveRecords installs the copy of the Cleaner's CRD, and lets the operator's ServiceAccount use it.
@@ -126,7 +151,7 @@ func serveRecords(ctx context.Context, c *cluster.Cluster) error {
 	_, roleErr := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{recordsGroup}, Resources: []string{"cleaners", "cleaners/status"}, Verbs: []string{"get", "patch", "delete"},
+			APIGroups: []string{recordsGroup}, Resources: []string{"cleaners", "cleaners/status"}, Verbs: []string{"get", "list", "watch", "patch", "delete"},
 		}},
 	}, metav1.CreateOptions{})
 	_, bindingErr := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
