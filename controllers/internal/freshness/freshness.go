@@ -36,15 +36,16 @@ const (
 	// least aPart times as many in all.
 	few   = 500
 	aPart = 8
-	// patience is the longest time that a proof waits for a watch before it lists. It does not wait longer than it would take to compare a list: pause,
-	// and listTime for each object. Nor does it wait much longer than others had to: longAgainst times as long, or half as long as the last one that
-	// waited in vain, and at least leastWait, and a part of what a list takes. pause is also how long it waits until it compares a list once more.
+	// patience is the longest time that a proof waits for a watch before it lists, and until the watch knows what was listed. Before it lists, it does not
+	// wait longer than it would take to compare a list: pause, and listTime for each object. Nor does it wait much longer than others had to: longAgainst
+	// times as long, or half as long as the last one that waited in vain, and at least leastWait, and a part of what a list takes. pause is also how long
+	// it waits until it compares a list once more.
 	patience    = time.Second
 	pause       = 50 * time.Millisecond
 	leastWait   = 25 * time.Millisecond
 	listTime    = 40 * time.Microsecond
 	longAgainst = 4
-	leastPart   = 16
+	leastPart   = 8
 	// maxPlaces is for how many places it is known how long others had to wait.
 	maxPlaces = 1000
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
@@ -55,7 +56,7 @@ const (
 	// listsAtATime is how many lists arrive at a time, slotWait how long another one waits for its turn, and maxListBytes what the requests of a proof
 	// may take.
 	listsAtATime = 2
-	slotWait     = 500 * time.Millisecond
+	slotWait     = time.Second
 	maxListBytes = 64 << 20
 )
 
@@ -257,8 +258,8 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 	return p.compareLists(ctx, place, before, ordered)
 }
 
-// awaitOrCompare waits until a place with so many objects has reached a version. After a while it compares lists meanwhile: a change of the place may not
-// come before those act who wait for the proof. It returns what proves first. before is the version that the place had reached.
+// awaitOrCompare waits until a place with so many objects has reached a version. If it does not soon, lists are compared while it still waits: the next
+// change may be one that only those make who wait for the proof. It returns what proves first. before is the version that the place had reached.
 func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, version, before string, objects int) (proved string, result string) {
 	began := p.clock.Now()
 	wait, most := p.chooseWait(place, objects)
@@ -268,20 +269,24 @@ func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, versio
 	if !came {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		contain.RunParallel(2, 2, func(i int) {
-			if i == 0 {
-				if came = p.watches.AwaitVersion(ctx, place, version); came {
-					stop()
-				}
-				return
+		awaitOn := func() {
+			if came = p.watches.AwaitVersion(ctx, place, version); came {
+				stop()
 			}
+		}
+		compare := func() {
 			defer stop()
-			if proved, result = p.compareLists(ctx, place, before, true); result == failed && p.watches.AwaitVersion(patient, place, version) {
-				proved, result = version, reached // no list is possible, and a change has come
+			if proved, result = p.compareLists(ctx, place, before, true); result == failed && !p.isLost(place) {
+				select { // a change may still prove
+				case <-ctx.Done():
+				case <-patient.Done():
+				}
 			}
-		})
+		}
+		both := []func(){awaitOn, compare}
+		contain.RunParallel(len(both), len(both), func(i int) { both[i]() })
 	}
-	p.noteWait(place, nextWait(wait, p.clock.Since(began), came || result == reached))
+	p.noteWait(place, nextWait(wait, p.clock.Since(began), came))
 	switch {
 	case p.isLost(place): // a list may have shown that, while a change came that proves nothing then
 		return "", failed
@@ -345,8 +350,8 @@ func (p *Prover) noteWait(place watches.Place, next time.Duration) {
 	p.waits[place] = next
 }
 
-// nextWait is how long the next proof of a place waits after one for which a change came, or came not, in the time that it took: shorter, little by
-// little, where changes come soon, or not before a list.
+// nextWait is how long the next proof of a place waits after one that took so long, and whether a change came: shorter, little by little, where changes
+// come soon, or not before a list.
 func nextWait(wait, took time.Duration, came bool) time.Duration {
 	if !came {
 		return wait / 2
@@ -354,7 +359,7 @@ func nextWait(wait, took time.Duration, came bool) time.Duration {
 	return max(wait/2, longAgainst*took)
 }
 
-// awaitVersion waits for some time until a place has reached a version, also while no watch answers: one may again soon.
+// awaitVersion waits for some time until a place has reached a version. Where no watch answers, it returns after that time, too.
 func (p *Prover) awaitVersion(ctx context.Context, place watches.Place, version string, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -292,16 +292,16 @@ func TestAChangeProvesWhileAListIsUnderWay(t *testing.T) {
 func TestNextWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wait, took time.Duration
-		ok         bool
+		came       bool
 		want       time.Duration
 	}{
 		"InVain":   {wait: 100, took: 100, want: 50},
-		"AtOnce":   {wait: 100, ok: true, want: 50},
-		"Soon":     {wait: 100, took: 10, ok: true, want: 50},
-		"JustSo":   {wait: 100, took: 90, ok: true, want: 360},
-		"ClockSet": {wait: 100, took: -90, ok: true, want: 50},
+		"AtOnce":   {wait: 100, came: true, want: 50},
+		"Soon":     {wait: 100, took: 10, came: true, want: 50},
+		"JustSo":   {wait: 100, took: 90, came: true, want: 360},
+		"ClockSet": {wait: 100, took: -90, came: true, want: 50},
 	} {
-		if got := nextWait(tc.wait, tc.took, tc.ok); got != tc.want {
+		if got := nextWait(tc.wait, tc.took, tc.came); got != tc.want {
 			t.Errorf("%s: got %d, want %d", name, got, tc.want)
 		}
 	}
