@@ -116,10 +116,9 @@ func (r *recurrence) forgetReports(d plan.Plan) {
 // doBatch does one batch, and says what follows.
 func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
-	began := w.pass.r.clock.Now()
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	if isFull := b.executor.in.Chosen != nil; acted && isFull && !w.pass.store.Draft.Common().HasSink() {
-		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(began, w.pass.r.clock.Now()))
+		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
 	}
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():

@@ -16,8 +16,9 @@ import (
 const (
 	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before. Batches of other Cleaners begin with it.
 	MaxBatch = 500
-	// LargestBatch is how many items one batch of a Cleaner without a sink confirms at most.
-	LargestBatch = 4000
+	// LargestBatch is how many items one batch of a Cleaner without a sink confirms at most: no more than a batch may read by name, so that namespaces
+	// share it.
+	LargestBatch = plan.MaxReads
 	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
 	// that takes twice as long enough time until its confirmation is too old.
 	batchTime = ConfirmationServes * 2 / 5
@@ -29,10 +30,7 @@ const (
 
 // ResizeBatch returns how many items the batch after one confirms that had a size and took so long.
 func ResizeBatch(size int, took time.Duration) int {
-	if most := time.Duration(size) * batchTime / LargestBatch; took <= most {
-		return LargestBatch
-	}
-	return min(max(int(time.Duration(size)*batchTime/took), MaxBatch), LargestBatch)
+	return int(min(max(time.Duration(size)*batchTime/max(took, 1), MaxBatch), LargestBatch))
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on
