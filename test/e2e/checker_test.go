@@ -8,10 +8,12 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/test/cluster"
 	"github.com/vtex/cleaner/test/e2e/mistakes"
 )
@@ -33,26 +35,31 @@ func TestTheCheckerFindsMistakes(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			l := newLab(t, e)
 			l.judge.mistaken = m.Breaks != nil
-			got := tempted(l, faulty(t, m), i)
+			l.operators.started = 10 * i // the logs of one control plane lie in one folder
+			act := actTempted
+			if m.OfRules {
+				act = actByRule
+			}
+			act(l, faulty(t, m))
+			got := l.judge.broken()
 			for _, want := range m.Breaks {
 				if !slices.Contains(got, want) {
 					t.Errorf("%s was not found to be broken, but only %v", want, got)
 				}
 			}
-			if m.Breaks == nil && !l.exists(&corev1.ConfigMap{}, "evidence") {
+			if m.Breaks == nil && !m.OfRules && !l.exists(&corev1.ConfigMap{}, "evidence") {
 				t.Error("the object that was made anew was deleted")
 			}
 		})
 	}
 }
 
-// tempted makes an object anew, as a protected one, between the moment when its deletion was decided and checked, and the
-// request. It returns the invariants that the operator has broken then.
-func tempted(l *lab, binary string, n int) []string {
+// actTempted makes an object anew, as a protected one, between the moment when its deletion was decided and checked, and the
+// request.
+func actTempted(l *lab, binary string) {
 	l.Helper()
 	old := l.configMap("evidence", nil, nil)
 	l.apply(cleanerYAML("c", "\n  ttl: 0s\n  targets:"+target))
-	l.operators.started = 10 * n // the logs of one control plane lie in one folder
 	p := l.operators.stopsAt(binary, "before a DELETE", 1, lone()...)
 	if err := l.Delete(l.ctx, old); err != nil {
 		l.Fatal(err)
@@ -77,9 +84,37 @@ func tempted(l *lab, binary string, n int) []string {
 	if err := p.Kill(); err != nil {
 		l.Fatal(err)
 	}
+}
+
+// actByRule has a rule delete objects because of how many there are, when the lists with which its watches began are too old to confirm anything.
+func actByRule(l *lab, binary string) {
+	l.Helper()
+	l.labelled(nil, "a")
+	l.apply(cleanerYAML("c", stays("", shopMaps+`
+  rules:
+  - {name: many, forEach: maps.items, when: size(maps.items) > 1, actions: [{delete: {}}]}`)))
+	p := l.operators.run(binary, lone()...)
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	old := time.Now().Add(life.ConfirmationServes + 2*time.Second)
+	l.eventually("the lists are too old", func() string {
+		if wait := time.Until(old); wait > 0 {
+			return fmt.Sprintf("they are in %s", wait)
+		}
+		return ""
+	})
+	l.labelled(nil, "b")
+	l.leaves()
+	if err := p.Kill(); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// broken are the invariants that the operator has broken.
+func (j *judge) broken() []string {
+	j.l.Helper()
 	var broken []string
-	for _, v := range l.judge.violations() {
-		l.Log(v)
+	for _, v := range j.violations() {
+		j.l.Log(v)
 		broken = append(broken, v.Invariant)
 	}
 	return broken

@@ -19,9 +19,11 @@ type Mistake struct {
 	Was    string   // stands in File exactly once
 	Is     string   // stands in its place
 	Breaks []string // the invariants of the audit log that the mistake breaks
+	// OfRules says that it breaks them where a rule decides.
+	OfRules bool
 }
 
-// List lists the mistakes that a checker of the audit log must find. The first one is none.
+// List lists the mistakes that a checker of the audit log must find. Those without a File are none.
 func List() []Mistake {
 	const send, commit = "controllers/internal/actuate/step.go", "controllers/act.go"
 	return []Mistake{
@@ -51,6 +53,19 @@ func List() []Mistake {
 			Name: "NotReadLive", File: commit,
 			Was:    "snapshot.ReadForConfirmation(ctx, live, c.pass.store.Draft.GetNamespace(), c.pass.assignment.Work, in.Programs.FindReadings())",
 			Is:     "snapshot.Queries(c.pass.mem.queried.queries).Read(ctx, c.pass.clients.Watched)",
+			Breaks: []string{"I3"},
+		},
+		{Name: "SoundRule", OfRules: true},
+		{
+			Name: "RuleNotReadLive", File: "controllers/batch.go", OfRules: true,
+			Was:    "b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass))",
+			Is:     "b.pass.reads.MeterLive(b.pass.clients.Watched, endOfPass(b.pass))",
+			Breaks: []string{"I3"},
+		},
+		{
+			Name: "WatchNotProved", File: "controllers/internal/freshness/freshness.go", OfRules: true,
+			Was:    "version := p.awaitProof(ctx, place, all)",
+			Is:     "version := p.watches.ReachedVersion(place)",
 			Breaks: []string{"I3"},
 		},
 	}
