@@ -387,6 +387,12 @@ func projectTargets(p *Programs, all map[string]any) map[string]any {
 	return out
 }
 
+// identify returns what tells an object from others.
+func identify(o map[string]any) []any {
+	metadata, _ := o["metadata"].(map[string]any)
+	return []any{o["apiVersion"], o["kind"], metadata["name"], metadata["namespace"], metadata["uid"]}
+}
+
 // outcome is what a spec gives: each result, without the text of errors, which may name what else there is.
 func outcome(t *rapid.T, p *Programs, targets map[string]any) []any {
 	e, problem := p.BeginEvaluation(t.Context(), Input{Targets: targets, Time: midsummer})
@@ -408,23 +414,46 @@ func outcome(t *rapid.T, p *Programs, targets map[string]any) []any {
 	add(data, problem != nil)
 	r := e.SelectRule(0)
 	listed, problem := r.EvaluateItems()
-	items := listItems(listed)
+	items, orders := listItems(listed), []Order(nil)
 	add(len(items), problem != nil)
 	for _, item := range items {
 		o := item.AsObject()
-		metadata, _ := o["metadata"].(map[string]any)
-		add([]any{o["apiVersion"], o["kind"], metadata["name"], metadata["namespace"], metadata["uid"]}, false)
+		add(identify(o), false)
 		when, problem := item.EvaluateWhen()
 		add(when, problem != nil)
 		key, problem := item.EvaluateKey()
 		add(key, problem != nil)
 		group, problem := item.EvaluateGroup()
 		add(group, problem != nil)
-		if o != nil {
-			for _, object := range []map[string]any{o, targets["config"].(map[string]any)} {
+		unless, problem := item.EvaluateUnless()
+		add(unless, problem != nil)
+		forKey, problem := item.EvaluateForKey()
+		add(forKey, problem != nil)
+		lasts, problem := item.EvaluateFor()
+		add(lasts, problem != nil)
+		reason, problem := item.EvaluateReason()
+		add(reason, problem != nil)
+		names, namespace, problem := item.EvaluateConfirm(0)
+		add([]any{names, namespace}, problem != nil)
+		applies, problem := item.EvaluateActionWhen(0)
+		add(applies, problem != nil)
+		other, problem := item.EvaluateActionObject(0)
+		add(identify(other), problem != nil)
+		for _, object := range []map[string]any{o, other, targets["config"].(map[string]any)} {
+			if object != nil {
 				patch, problem := r.EvaluatePatch(0, object, []*Item{item})
 				add(patch, problem != nil)
 			}
+		}
+		order, problem := item.EvaluateOrder()
+		if add(problem == nil, false); problem == nil {
+			orders = append(orders, order)
+		}
+	}
+	for i, a := range orders {
+		for _, b := range orders[i+1:] {
+			compared, problem := r.CompareOrders(a, b)
+			add(compared, problem != nil)
 		}
 	}
 	keep, problem := r.EvaluateKeep(items)
@@ -440,11 +469,12 @@ func outcome(t *rapid.T, p *Programs, targets map[string]any) []any {
 // reach what the loop collects, or reaches it once only; a loop keeps no keys; size keeps no length; a comparison reads scalars only; "in"
 // does not read the elements of a list, the value that it looks for, or keys; has() drops the field; flatten, indexBy, groupBy, +, ?:, or
 // and orValue lose what goes through them; a condition or a key of a map is not read; ofNonZeroValue keeps no length; what comes into a list
-// after that was read is not read; the items do not reach keep; the object of a patch is the item alone; an item has no identity.
+// after that was read is not read; the items do not reach keep; the object of a patch is the item alone; an item has no identity; for, forKey, unless, orderBy, reason, object or when of an
+// action is not read.
 func TestProjectedObjectsGiveTheSameResults(t *testing.T) {
 	c := newCompiler(t, budget.Limits{})
 	reads, whole := 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		r := &reader{T: t}
 		variables := []v1alpha1.Variable{{Name: "both", Expression: r.one("pods.items + nodes.items", "[pods.items, nodes.items].flatten()", "pods.items")}}
 		w := podWork(nil, v1alpha1.Rule{Name: "a", Keep: &intstr.IntOrString{Type: intstr.String}, Actions: []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{}}}})
@@ -458,6 +488,11 @@ func TestProjectedObjectsGiveTheSameResults(t *testing.T) {
 		rule.ForEach = r.one(r.objects(3), r.value(2))
 		r.known = append(r.known, named{"item", "object"}, named{"object", "object"}, named{"variables.own", "value"})
 		rule.When, rule.Key, rule.GroupBy = r.truth(4), r.text(3), r.value(2)
+		rule.Unless, rule.ForKey, rule.Reason = r.truth(3), r.text(2), r.text(2)
+		rule.For = fmt.Sprintf(`%s ? duration("1m") : duration(%s)`, r.truth(3), r.text(1))
+		rule.OrderBy = []v1alpha1.OrderBy{{Expression: r.one(r.text(3), r.value(2), "item."+r.field()+"."+r.field())}}
+		rule.Confirm = []v1alpha1.Confirm{{Target: "nodes", Name: r.one(r.text(2), r.value(2))}}
+		rule.Actions[0].When, rule.Actions[0].Object = r.truth(3), r.object(2)
 		rule.Actions[0].Patch.Expression = fmt.Sprintf(`{"x": %s}`, r.value(2))
 		r.known = r.known[:2]
 		rule.Variables = []v1alpha1.Variable{{Name: "own", Expression: r.value(3)}}
@@ -477,7 +512,14 @@ func TestProjectedObjectsGiveTheSameResults(t *testing.T) {
 				whole++
 			}
 		}
-	})
+	}
+	rounds := 10
+	if testing.Short() {
+		rounds = 1
+	}
+	for range rounds {
+		rapid.Check(t, check)
+	}
 	t.Logf("%d specs, %d targets of them as a whole", reads, whole)
 }
 
@@ -505,6 +547,22 @@ func compileSome(t *rapid.T, c *Compiler, w *v1alpha1.Work) *Programs {
 				rule.GroupBy = "1"
 			case "rules[0].keep":
 				rule.Keep.StrVal = "0"
+			case "rules[0].unless":
+				rule.Unless = "false"
+			case "rules[0].for":
+				rule.For = "1m"
+			case "rules[0].forKey":
+				rule.ForKey = "string(item.metadata.name)"
+			case "rules[0].orderBy[0].expression":
+				rule.OrderBy[0].Expression = "string(item.metadata.name)"
+			case "rules[0].reason":
+				rule.Reason = ""
+			case "rules[0].confirm[0].name":
+				rule.Confirm[0].Name = "string(item.metadata.name)"
+			case "rules[0].actions[0].when":
+				rule.Actions[0].When = "true"
+			case "rules[0].actions[0].object":
+				rule.Actions[0].Object = "pods.items[0]"
 			case "rules[0].variables[0].expression":
 				rule.Variables[0].Expression = "1"
 			case "rules[0].actions[0].patch.expression":
