@@ -141,14 +141,20 @@ mutants: ## Plant mistakes in the code, one at a time, and say which of them no 
 
 # How long each target is fuzzed.
 FUZZTIME ?= 10m
+# How many random cases a property is checked with.
+CHECKS ?= 5000
 
 .PHONY: fuzz
-fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records, statuses, events of watches; and play 400 histories of watches that fail.
+fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records, statuses, events of watches; and check long what every test run checks shortly: projections, reused results, and watches that fail.
 	$(GO) test -run='^$$' -fuzz='^FuzzReview$$' -fuzztime=$(FUZZTIME) ./webhooks
 	$(GO) test -run='^$$' -fuzz='^FuzzRecord$$' -fuzztime=$(FUZZTIME) ./controllers/internal/actuate/helm
 	$(GO) test -run='^$$' -fuzz='^FuzzStatus$$' -fuzztime=$(FUZZTIME) ./controllers/plan/life
 	$(GO) test -run='^$$' -fuzz='^FuzzWatchEvents$$' -fuzztime=$(FUZZTIME) ./controllers/internal/wire
 	FRESHNESS_ROUNDS=400 $(GO) test -run='^TestEachAnswerWasTrueSinceItWasAskedFor$$' -timeout=30m ./controllers/internal/freshness
+	WATCHES_ROUNDS=400 $(GO) test -run='^TestNobodyMissesAnything$$' -timeout=60m ./controllers/internal/watches
+	$(GO) test -run='^TestProjectedObjectsGiveTheSameResults$$' -timeout=60m ./celenv -rapid.checks=$(CHECKS)
+	$(GO) test -run='^(TestReusedResultsChangeNoPlan|TestPlansOfChangesAreThoseOfAll)$$' -timeout=60m ./controllers/plan -rapid.checks=$(CHECKS)
+	$(GO) test -run='^TestChangesLeadToWhatThereIs$$' -timeout=60m ./controllers/internal/cachedobjects -rapid.checks=$(CHECKS)
 
 ##@ Build and run
 

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -378,6 +380,9 @@ func TestNobodyMissesAnything(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
 		rounds = 10
+	}
+	if more, err := strconv.Atoi(os.Getenv("WATCHES_ROUNDS")); err == nil { // make fuzz plays more
+		rounds = more
 	}
 	began := uint64(time.Now().UnixNano())
 	for n := range rounds {
