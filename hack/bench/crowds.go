@@ -286,7 +286,7 @@ func (f *field) measureCrowd(ctx context.Context, others bool) ([]figure, error)
 	what := fmt.Sprintf("Four podgc templates over %s: ", f.crowd)
 	figures := []figure{
 		{What: what + "from the start of the operator until all are evaluated", Value: took.Round(100 * time.Millisecond).String()},
-		figure{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", resident)}.on("memory-pods", "Cleaner, four podgc templates", x, resident),
+		figure{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", resident), Aim: f.aim("at most 150 MiB")}.on("memory-pods", "Cleaner, four podgc templates", x, resident),
 	}
 	if !others {
 		return figures, nil
