@@ -258,7 +258,7 @@ func TestAChangeProvesWhileAListIsUnderWay(t *testing.T) {
 			s := apiserver.New(t)
 			fill(s, 20, "a", "b")
 			r := newRig(t, s, everywhere())
-			r.few, r.patience, r.listTime = 1, deadline, 10*time.Millisecond
+			r.few, r.patience, r.listTime = 1, deadline, 70*time.Millisecond
 			asked := make(chan struct{}, 1)
 			s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, req *http.Request) bool {
 				if verb != "list" || gvr != apiserver.Pods || req.URL.Query().Get("limit") == "1" {
