@@ -14,6 +14,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/celenv/expr"
 )
 
 // reader writes random expressions that read nested objects in all ways that the language has. Many of them fail: a field is missing, or
@@ -401,63 +402,51 @@ func outcome(t *rapid.T, p *Programs, targets map[string]any) []any {
 	}
 	defer e.Close()
 	var out []any
-	add := func(result any, failed bool) {
-		if failed {
+	add := func(result any, problem *expr.Error) {
+		if problem != nil {
 			result = "error"
 		}
 		out = append(out, result)
 	}
 	for _, r := range e.EvaluateConditions() {
-		add(r.Value, r.Err != nil)
+		add(r.Value, r.Err)
 	}
-	data, problem := e.EvaluateData()
-	add(data, problem != nil)
+	add(e.EvaluateData())
 	r := e.SelectRule(0)
 	listed, problem := r.EvaluateItems()
 	items, orders := listItems(listed), []Order(nil)
-	add(len(items), problem != nil)
+	add(len(items), problem)
 	for _, item := range items {
 		o := item.AsObject()
-		add(identify(o), false)
-		when, problem := item.EvaluateWhen()
-		add(when, problem != nil)
-		key, problem := item.EvaluateKey()
-		add(key, problem != nil)
-		group, problem := item.EvaluateGroup()
-		add(group, problem != nil)
-		unless, problem := item.EvaluateUnless()
-		add(unless, problem != nil)
-		forKey, problem := item.EvaluateForKey()
-		add(forKey, problem != nil)
-		lasts, problem := item.EvaluateFor()
-		add(lasts, problem != nil)
-		reason, problem := item.EvaluateReason()
-		add(reason, problem != nil)
+		add(identify(o), nil)
+		add(item.EvaluateWhen())
+		add(item.EvaluateKey())
+		add(item.EvaluateGroup())
+		add(item.EvaluateUnless())
+		add(item.EvaluateForKey())
+		add(item.EvaluateFor())
+		add(item.EvaluateReason())
 		names, namespace, problem := item.EvaluateConfirm(0)
-		add([]any{names, namespace}, problem != nil)
-		applies, problem := item.EvaluateActionWhen(0)
-		add(applies, problem != nil)
+		add([]any{names, namespace}, problem)
+		add(item.EvaluateActionWhen(0))
 		other, problem := item.EvaluateActionObject(0)
-		add(identify(other), problem != nil)
+		add(identify(other), problem)
 		for _, object := range []map[string]any{o, other, targets["config"].(map[string]any)} {
 			if object != nil {
-				patch, problem := r.EvaluatePatch(0, object, []*Item{item})
-				add(patch, problem != nil)
+				add(r.EvaluatePatch(0, object, []*Item{item}))
 			}
 		}
 		order, problem := item.EvaluateOrder()
-		if add(problem == nil, false); problem == nil {
+		if add(true, problem); problem == nil {
 			orders = append(orders, order)
 		}
 	}
 	for i, a := range orders {
 		for _, b := range orders[i+1:] {
-			compared, problem := r.CompareOrders(a, b)
-			add(compared, problem != nil)
+			add(r.CompareOrders(a, b))
 		}
 	}
-	keep, problem := r.EvaluateKeep(items)
-	add(keep, problem != nil)
+	add(r.EvaluateKeep(items))
 	if problem := e.AbortReason(); problem != nil {
 		t.Skip("too large")
 	}
