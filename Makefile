@@ -152,7 +152,8 @@ fuzz: ## Fuzz what reads hostile input, FUZZTIME for each: reviews, Helm records
 	$(GO) test -run='^$$' -fuzz='^FuzzWatchEvents$$' -fuzztime=$(FUZZTIME) ./controllers/internal/wire
 	FRESHNESS_ROUNDS=400 $(GO) test -run='^TestEachAnswerWasTrueSinceItWasAskedFor$$' -timeout=30m ./controllers/internal/freshness
 	WATCHES_ROUNDS=400 $(GO) test -run='^TestNobodyMissesAnything$$' -timeout=60m ./controllers/internal/watches
-	$(GO) test -run='^TestProjectedObjectsGiveTheSameResults$$' -timeout=60m ./celenv -rapid.checks=$(CHECKS)
+	$(GO) test -run='^(TestProjectedObjectsGiveTheSameResults|TestRefsFindTheSameInProjectedObjects)$$' -timeout=60m ./celenv -rapid.checks=$(CHECKS)
+	$(GO) test -run='^TestRefsAreTheSameOnWhatIsKept$$' -timeout=60m ./celenv/library -rapid.checks=$(CHECKS)
 	$(GO) test -run='^(TestReusedResultsChangeNoPlan|TestPlansOfChangesAreThoseOfAll)$$' -timeout=60m ./controllers/plan -rapid.checks=$(CHECKS)
 	$(GO) test -run='^TestChangesLeadToWhatThereIs$$' -timeout=60m ./controllers/internal/cachedobjects -rapid.checks=$(CHECKS)
 

@@ -196,13 +196,32 @@ func (r *reader) call(depth int) string {
 	case 4:
 		return fmt.Sprintf(`podRefs(%s, %s)`, r.one("podSpec("+o+")", r.value(depth)), r.one(`"Secret"`, `"ConfigMap"`, `"ServiceAccount"`, `"PersistentVolumeClaim"`))
 	case 5:
-		return fmt.Sprintf(`refs(%s, %s)`, r.one(o, "pods", r.objects(depth)), r.one(`"Secret"`, `"ConfigMap"`, `"ServiceAccount"`, `"PersistentVolumeClaim"`))
+		return r.refs(depth)
 	case 6:
 		return fmt.Sprintf("matchesSelector(%s, %s)", r.value(depth), r.value(depth))
 	case 7:
 		return fmt.Sprintf("json.marshal(%s)", r.value(depth))
 	default:
 		return fmt.Sprintf("setCondition(%s, %s)", r.value(depth), r.value(depth))
+	}
+}
+
+// refs writes a call of refs.
+func (r *reader) refs(depth int) string {
+	kind := r.one(`"Secret"`, `"ConfigMap"`, `"ServiceAccount"`, `"PersistentVolumeClaim"`)
+	switch r.intN(6) {
+	case 0:
+		return fmt.Sprintf("refs(%s, %s)", r.value(depth), kind)
+	case 1:
+		return r.with2("value", fmt.Sprintf("pods.transformList(~, @, refs(#, %s))", kind), r.value, depth+1)
+	case 2:
+		return fmt.Sprintf("refs(%s.merge(%s), %s)", r.value(depth), r.one(r.value(depth), fmt.Sprintf(`dyn({"kind": %s})`, kind), `dyn({"secretName": "x"})`), kind)
+	case 3:
+		return fmt.Sprintf("refs(pods[dyn(%s)], %s)", r.one(`"items"`, r.text(depth)), kind)
+	case 4:
+		return fmt.Sprintf("refs([%s, %s], %s)", r.object(depth), r.one("pods", "nodes.items", "config"), kind)
+	default:
+		return fmt.Sprintf(`refs(%s, %s)`, r.one(r.object(depth), "pods", r.objects(depth)), kind)
 	}
 }
 
@@ -329,6 +348,8 @@ func content(t *rapid.T, depth int) any {
 			list = append(list, content(t, depth-1))
 		}
 		return list
+	case 7:
+		return map[string]any{"kind": rapid.SampledFrom([]string{"Secret", "ConfigMap"}).Draw(t, "kind"), "name": content(t, 0), "a": content(t, depth-1)}
 	default:
 		return mapContent(t, depth)
 	}
@@ -337,7 +358,7 @@ func content(t *rapid.T, depth int) any {
 func mapContent(t *rapid.T, depth int) map[string]any {
 	m := map[string]any{}
 	for range rapid.IntRange(0, 5).Draw(t, "size") {
-		m[rapid.SampledFrom([]string{"spec", "status", "metadata", "labels", "a", "b", "name", "list"}).Draw(t, "key")] = content(t, depth-1)
+		m[rapid.SampledFrom([]string{"spec", "status", "metadata", "labels", "a", "b", "name", "list", "secretName", "configMap"}).Draw(t, "key")] = content(t, depth-1)
 	}
 	return m
 }

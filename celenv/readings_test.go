@@ -42,7 +42,11 @@ func TestReadings(t *testing.T) {
 		"Sorted":           {`pods.items.sortBy(p, p.a).first().?b.orValue(true)`, "a, b", ""},
 		"Targets in lists": {`[pods].all(nodes, nodes.items.all(p, p.a) && .nodes.items.all(n, n.b))`, "a", "b"},
 		"ConditionOfList":  {`condition({"status": {"conditions": pods.items}}, "Warning").hasValue()`, "type", ""},
-		"Unknown function": {`refs(pods, "Secret").size() > 0`, "* for conditions[0]", ""},
+		"References":       {`refs([pods, nodes.items], "Secret").size() > 0`, "{references to Secret}", "{references to Secret}"},
+		"ReferencesOfPart": {`pods.items.exists(p, "a" in refs(p.spec.template, "Secret") + refs([p, null], "ConfigMap"))`, "spec.template{references to Secret}, {references to ConfigMap}", ""},
+		"ReferencesOfMap":  {`refs({"spec": pods.items[0].spec}, "Secret").size() > 0`, "spec", ""},
+		"UnknownKind":      {`refs(pods, string(size(nodes.items))).size() > 0`, "* for conditions[0]", ""},
+		"Unknown function": {`json.marshal(pods).size() > 0`, "* for conditions[0]", ""},
 		"Compared":         {`pods.items.exists(p, p == nodes.items[0])`, "* for conditions[0]", "* for conditions[0]"},
 	} {
 		t.Run(name, func(t *testing.T) {

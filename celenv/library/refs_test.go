@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vtex/cleaner/celenv/references"
 )
 
 // found are the references of an object, or what is wrong.
@@ -161,7 +163,7 @@ subjects: [{kind: ServiceAccount, name: one, namespace: b}, {kind: User, name: "
 
 func TestRefsErrors(t *testing.T) {
 	var many strings.Builder
-	for i := range maxRefs + 1 {
+	for i := range references.Max + 1 {
 		fmt.Fprintf(&many, "n%d ", i)
 	}
 	for name, tc := range map[string]struct {

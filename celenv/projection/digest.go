@@ -54,6 +54,10 @@ func (p *Projection) writeTo(h hash.Hash) {
 		}
 	}
 	h.Write([]byte{flags})
+	h.Write(binary.AppendUvarint(nil, uint64(len(p.References))))
+	for _, kind := range p.References {
+		h.Write(append(binary.AppendUvarint(nil, uint64(len(kind))), kind...))
+	}
 	for _, keyed := range []map[string]*Projection{p.Fields, p.ByType} {
 		h.Write(binary.AppendUvarint(nil, uint64(len(keyed))))
 		for _, key := range slices.Sorted(maps.Keys(keyed)) {

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/vtex/cleaner/celenv/references"
 )
 
 // Projection is what is kept of a value. Nil and its zero value keep the type alone: an empty map, an empty list, "", 0 or false. It never
@@ -28,6 +30,8 @@ type Projection struct {
 	ByType map[string]*Projection
 	// Entries are kept of a map: each so, whatever its key. Fields are kept besides.
 	Entries *Projection
+	// References keeps, of an object, a target, or a list of these, what searches for references to objects of these kinds depend on. Sorted.
+	References []string
 }
 
 // All returns the Projection that keeps all.
@@ -60,7 +64,21 @@ func mergeTwo(a, b *Projection) *Projection {
 	}
 	out := &Projection{Scalar: a.Scalar || b.Scalar, Shape: a.Shape || b.Shape, Elements: mergeTwo(a.Elements, b.Elements), Entries: mergeTwo(a.Entries, b.Entries)}
 	out.Fields, out.ByType = mergeKeyed(a.Fields, b.Fields), mergeKeyed(a.ByType, b.ByType)
+	out.References = mergeKinds(a.References, b.References)
 	return out
+}
+
+// mergeKinds returns the kinds of two sorted lists.
+func mergeKinds(a, b []string) []string {
+	switch {
+	case len(a) == 0:
+		return b
+	case len(b) == 0:
+		return a
+	}
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // mergeKeyed merges the Projections of each key.
@@ -119,7 +137,8 @@ func (p *Projection) keepsElements() bool { return p.Shape || p.Elements != nil 
 
 // keepsOwn says that p keeps of a value itself what another Projection does.
 func (p *Projection) keepsOwn(other *Projection) bool {
-	return (p.Scalar || !other.Scalar) && (p.keepsShape() || !other.Shape)
+	return (p.Scalar || !other.Scalar) && (p.keepsShape() || !other.Shape) &&
+		!slices.ContainsFunc(other.References, func(kind string) bool { return !slices.Contains(p.References, kind) })
 }
 
 // coversInner is Covers for elements and entries: what keeps nothing of them does not even keep how many there are.
@@ -133,8 +152,12 @@ func (p *Projection) keepsShape() bool { return p.Shape || p.Entries != nil && p
 // Apply returns what is kept of a value, which is a map[string]any, a []any, a string, a bool, a number or nil. It changes nothing, and
 // shares with the value what is kept as a whole.
 func (p *Projection) Apply(value any) any {
-	if p != nil && p.Whole {
+	switch {
+	case p != nil && p.Whole:
 		return value
+	case p != nil && len(p.References) > 0:
+		kept, _ := applyLooking(p, value, references.LookAtObjects(p.References))
+		return kept
 	}
 	switch v := value.(type) {
 	case map[string]any:
@@ -166,6 +189,9 @@ func (p *Projection) ApplyToMap(m map[string]any) map[string]any {
 		return map[string]any{}
 	case p.Whole:
 		return m
+	case len(p.References) > 0:
+		kept, _ := mapLooking(p, m, references.LookAtObjects(p.References))
+		return kept
 	case p.Shape || p.Entries != nil:
 		out := make(map[string]any, len(m))
 		for key, value := range m {
@@ -226,8 +252,8 @@ func (p *Projection) OfType(kind string) (each *Projection, kept bool) {
 }
 
 // ListPaths returns what is kept, for people, sorted: such as metadata.name, status.conditions[*].type, and metadata.labels{keys}. Of a path
-// that ends in {keys} only the keys of a map are kept, or how many elements a list has; and of one that ends in ?, only its type. The path of
-// all is *.
+// that ends in {keys} only the keys of a map are kept, or how many elements a list has; of one that ends in ?, only its type; and of one that ends in
+// {references to Secret}, what refs needs to find Secrets. The path of all is *.
 func (p *Projection) ListPaths() []string {
 	var paths []string
 	switch {
@@ -239,6 +265,7 @@ func (p *Projection) ListPaths() []string {
 			paths = kept.appendPaths(paths, joinPath("", key))
 		}
 		paths = p.Entries.appendInner(p.Elements.appendInner(paths, "[*]"), "[*]")
+		paths = appendReferences(paths, p.References, "")
 	}
 	slices.Sort(paths)
 	return slices.Compact(paths)
@@ -262,7 +289,7 @@ func (p *Projection) appendPaths(paths []string, at string) []string {
 	for kind, kept := range p.ByType {
 		paths = kept.appendPaths(paths, fmt.Sprintf("%s[type=%q]", at, kind))
 	}
-	paths = p.Entries.appendInner(paths, at+"[*]")
+	paths = appendReferences(p.Entries.appendInner(paths, at+"[*]"), p.References, at)
 	switch {
 	case len(paths) > before:
 		return paths
@@ -271,6 +298,14 @@ func (p *Projection) appendPaths(paths []string, at string) []string {
 	default:
 		return append(paths, at+"?")
 	}
+}
+
+// appendReferences appends what is kept for searches.
+func appendReferences(paths, kinds []string, at string) []string {
+	for _, kind := range kinds {
+		paths = append(paths, fmt.Sprintf("%s{references to %s}", at, kind))
+	}
+	return paths
 }
 
 // appendInner is appendPaths for elements and entries. It appends nothing if only their types are kept.
@@ -283,7 +318,7 @@ func (p *Projection) appendInner(paths []string, at string) []string {
 
 // isLeaf says that no field is named of what is kept.
 func (p *Projection) isLeaf() bool {
-	return p == nil || len(p.Fields)+len(p.ByType) == 0 && p.Elements.isLeaf() && p.Entries.isLeaf()
+	return p == nil || len(p.Fields)+len(p.ByType)+len(p.References) == 0 && p.Elements.isLeaf() && p.Entries.isLeaf()
 }
 
 // joinPath writes a key behind a path.

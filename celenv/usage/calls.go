@@ -5,6 +5,7 @@ package usage
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -13,6 +14,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/objectschema"
+	"github.com/vtex/cleaner/celenv/references"
 )
 
 // call is a call, and what its arguments may be. What it is called on is the first.
@@ -106,6 +108,8 @@ func findLibraryFollower(function string) follower {
 		return followPodLabels
 	case "podRefs":
 		return followPodRefs
+	case "refs":
+		return followRefs
 	default:
 		return nil
 	}
@@ -286,6 +290,7 @@ func followMerge(a *analysis, c *call) value {
 	for _, v := range c.with {
 		a.readScalar(v)
 		a.readShape(v)
+		noteMerged(&a.graph, v)
 	}
 	return a.joinValues(c.with...)
 }
@@ -384,5 +389,17 @@ func followPodRefs(a *analysis, c *call) value {
 		}
 		a.readScalar(v)
 	}
+	return value{}
+}
+
+// followRefs reads of objects what the search depends on.
+func followRefs(a *analysis, c *call) value {
+	kind, ok := literalText(c.args[1])
+	a.readScalar(c.with[1])
+	if !ok || !slices.Contains(references.Kinds(), kind) {
+		a.readAll(c.with[0])
+		return value{}
+	}
+	readReferences(&a.graph, c.with[0], kind)
 	return value{}
 }

@@ -27,6 +27,8 @@ func CheckMetadata(root *field.Path, targets map[string]int, readings map[string
 		case !seen:
 		case r.WholeFor != "":
 			errs = append(errs, field.Invalid(root.Child(r.WholeFor), name, fmt.Sprintf("reads whole objects of target %q, of kind \"*\": %s", name, useMetadata)))
+		case r.Projection != nil && len(r.Projection.References) > 0:
+			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("refs reads whole objects of target %q, of kind \"*\", and only its metadata is read: %s", name, useMetadata)))
 		case beyond != "":
 			errs = append(errs, field.Invalid(at, name, fmt.Sprintf("expressions read item.%s of target %q, of kind \"*\", and only its metadata is read: %s", beyond, name, useMetadata)))
 		}

@@ -21,6 +21,7 @@ func TestCheckMetadata(t *testing.T) {
 		"Spec":     {reading: Reading{Projection: projection.Merge(projection.KeepPath("spec", "a", "b"), projection.KeepPath("metadata"))}, want: `spec.targets[3]: Invalid value: "all": expressions read item.spec.a.b of target "all", of kind "*", and only its metadata is read: ` + useMetadata},
 		"Shape":    {reading: Reading{Projection: &projection.Projection{Shape: true}}, want: `spec.targets[3]: Invalid value: "all": expressions read item.* of target "all", of kind "*", and only its metadata is read: ` + useMetadata},
 		"Entries":  {reading: Reading{Projection: &projection.Projection{Entries: projection.All()}}, want: `spec.targets[3]: Invalid value: "all": expressions read item.* of target "all", of kind "*", and only its metadata is read: ` + useMetadata},
+		"Refs":     {reading: Reading{Projection: &projection.Projection{References: []string{"Secret"}}}, want: `spec.targets[3]: Invalid value: "all": refs reads whole objects of target "all", of kind "*", and only its metadata is read: ` + useMetadata},
 		"Whole":    {reading: Reading{Projection: projection.All(), WholeFor: "rules[0].when"}, want: `spec.rules[0].when: Invalid value: "all": reads whole objects of target "all", of kind "*": ` + useMetadata},
 	} {
 		got := ""

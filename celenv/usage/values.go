@@ -5,6 +5,7 @@ package usage
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/vtex/cleaner/celenv/objectschema"
 	"github.com/vtex/cleaner/celenv/projection"
@@ -66,6 +67,10 @@ type part struct {
 	elements, entries    *part
 	// byType are elements of a list, by their field type.
 	byType map[string]*part
+	// references are the kinds that refs searches for in it. merged says that it may be merged with other maps: then it does not show alone what a
+	// search depends on.
+	references map[string]bool
+	merged     bool
 	// wholeFor is the expression for which the part is read as a whole.
 	wholeFor string
 
@@ -87,6 +92,8 @@ type made struct {
 	escaped bool
 	// empty says that it is a map without keys.
 	empty bool
+	// references are the kinds that refs searches for in it.
+	references map[string]bool
 }
 
 // value is what an expression may give: these parts of objects, and what is in these lists and maps. The value of an expression that gives
@@ -158,6 +165,13 @@ func (g *graph) putInto(m *made, at *value, v value) {
 	g.addValue(at, v)
 	if m.escaped {
 		g.readAll(v)
+	}
+	for kind := range m.references {
+		if at == &m.elements {
+			readReferences(g, v, kind)
+		} else {
+			g.readAll(v)
+		}
 	}
 }
 
@@ -309,6 +323,67 @@ func (g *graph) readShape(v value) {
 	}
 }
 
+// readReferences notes that refs searches for a kind in objects, in targets, or in lists of these.
+func readReferences(g *graph, v value, kind string) {
+	g.spend(len(v.parts) + len(v.mades))
+	if g.typed {
+		return
+	}
+	for p := range v.parts {
+		if p = objectsOf(g, p); p.whole || p.references[kind] {
+			continue
+		}
+		if p.references == nil {
+			p.references = map[string]bool{}
+		}
+		if p.references[kind], g.grown = true, true; p.merged {
+			g.readWhole(p)
+		}
+	}
+	for m := range v.mades {
+		if m.references[kind] {
+			continue
+		}
+		if m.references == nil {
+			m.references = map[string]bool{}
+		}
+		m.references[kind], g.grown = true, true
+		readReferences(g, m.elements, kind)
+		g.readAll(m.entries) // a map that an expression makes is copied
+		for _, f := range m.fields {
+			g.readAll(*f)
+		}
+	}
+}
+
+// objectsOf returns the part that is each object of a target, if p is the target or its list of objects; otherwise p.
+func objectsOf(g *graph, p *part) *part {
+	if p.target != "" && p.role != roleObject {
+		p = g.fieldOf(p, fieldItems)
+	}
+	root := p.of
+	if root != nil && root.target != "" && root.role != roleObject && (p.step == formatStep(fieldItems) || p == root.entries) {
+		return g.elementOf(p)
+	}
+	return p
+}
+
+// noteMerged notes that maps are merged.
+func noteMerged(g *graph, v value) {
+	g.spend(len(v.parts))
+	if g.typed {
+		return
+	}
+	for p := range v.parts {
+		if p = objectsOf(g, p); p.merged {
+			continue
+		}
+		if p.merged, g.grown = true, true; len(p.references) > 0 {
+			g.readWhole(p)
+		}
+	}
+}
+
 // selectField returns the value of a key of a map. That there is one is read.
 func (g *graph) selectField(v value, key string) value {
 	g.spend(len(v.parts) + len(v.mades))
@@ -428,6 +503,7 @@ func (p *part) export() *projection.Projection {
 	}
 	out := &projection.Projection{Scalar: p.scalar, Shape: p.shape, Elements: p.elements.export(), Entries: p.entries.export()}
 	out.Fields, out.ByType = exportKeyed(p.fields), exportKeyed(p.byType)
+	out.References = slices.Sorted(maps.Keys(p.references))
 	return out
 }
 

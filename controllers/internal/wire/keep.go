@@ -42,7 +42,7 @@ func convertParts(o typed, kind schema.GroupVersionKind, p *projection.Projectio
 // leaves values as they are that write their JSON themselves.
 func pruneValue(v reflect.Value, p *projection.Projection) {
 	switch {
-	case p != nil && p.Whole:
+	case p != nil && (p.Whole || len(p.References) > 0):
 	case v.Kind() == reflect.Pointer:
 		if !v.IsNil() {
 			pruneValue(v.Elem(), p)
