@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/news"
@@ -168,7 +169,7 @@ func New(o Options) (*Engine, error) {
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
-	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &groupBytes{of: map[string]int{}}, answers: a, matcher: m}
+	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &labelgroups.Bytes{}, answers: a, matcher: m}
 	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
 	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p, definitionChanged: o.DefinitionChanged}
 	f.placement, f.catalog = p, c

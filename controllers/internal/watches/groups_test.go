@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -47,7 +48,7 @@ func TestGroupsKeepUp(t *testing.T) {
 		default:
 			pod[name] = map[string]string{}
 			if random.IntN(4) == 0 {
-				pod[name] = manyLabels(maxGroupedLabels)
+				pod[name] = manyLabels(labelgroups.MaxLabels)
 			}
 			pod[name]["app"], pod[name]["tier"] = []string{"web", "db", "api"}[random.IntN(3)], []string{"a", "b"}[random.IntN(2)]
 			s.Put(apiserver.Pods, "a", name, pod[name])
@@ -81,9 +82,9 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 	} {
 		q.Compile()
 		e.SetInterests(owner("c"), interests(q))
-		g, grouped := groupOf(s.informer.scope.resource.Resource, &q)
+		g, grouped := labelgroups.FindGroup(s.informer.scope.resource.Resource, &q)
 		if _, stored := feedsOf(e).storeListing(s.informer, &listing{
-			objects: map[string]cachedobjects.Shelf{"a": unreadable(100), "b": unreadable(100)}, groups: map[group]*members{g.ofManyLabels(): {Shelf: unreadable(100)}},
+			objects: map[string]cachedobjects.Shelf{"a": unreadable(100), "b": unreadable(100)}, groups: map[labelgroups.Group]*labelgroups.Members{g.OfManyLabels(): {Shelf: unreadable(100)}},
 		}); !stored {
 			t.Fatal("the informer has ended")
 		}
@@ -102,7 +103,7 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 				continue
 			}
 			if m := e.answers.beginGroup(s.informer, g); m != nil {
-				if _, done := e.answers.finishGroup(s.informer, g, m, unreadable(100)); !done || s.informer.groups.of[g] == nil {
+				if _, done := e.answers.finishGroup(s.informer, g, m, unreadable(100)); !done || s.informer.groups.Of[g] == nil {
 					t.Errorf("%s: no group was made", name)
 				}
 			}
@@ -111,7 +112,7 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 }
 
 // groupedPods is an Engine that has Pods of two namespaces, and what a tenant's Cleaner asks for.
-func groupedPods(t *testing.T) (e *Engine, s *store, q snapshot.Query, g group) {
+func groupedPods(t *testing.T) (e *Engine, s *store, q snapshot.Query, g labelgroups.Group) {
 	t.Helper()
 	e, s = newWatching(t)
 	for i, namespace := range []string{"a", "a", "b"} {
@@ -120,7 +121,7 @@ func groupedPods(t *testing.T) (e *Engine, s *store, q snapshot.Query, g group) 
 	putObject(e, s, podOf("a", "other", map[string]string{"app": "db"}))
 	q = queries.New("Pod", queries.Labelled("app=web"))
 	q.Compile()
-	return e, s, q, group{"a", "app", "web"}
+	return e, s, q, labelgroups.Group{Namespace: "a", Key: "app", Value: "web"}
 }
 
 // readPods reads, and expects Pods of these names.
@@ -137,16 +138,16 @@ func TestAGroupIsMadeWhenItIsReadAgain(t *testing.T) {
 	for range 3 * readsUntilNext {
 		readPods(t, e, q, "[p0 p1]")
 	}
-	if len(s.informer.groups.of) > 0 {
+	if len(s.informer.groups.Of) > 0 {
 		t.Error("nobody wants it, and there is a group")
 	}
 	e.SetInterests(owner("c"), interests(q))
 	readPods(t, e, q, "[p0 p1]")
-	if s.informer.groups.of[g] != nil {
+	if s.informer.groups.Of[g] != nil {
 		t.Error("there is a group after one read")
 	}
 	readPods(t, e, q, "[p0 p1]")
-	if m := s.informer.groups.of[g]; m == nil || m.unfinished || m.CountObjects() != 2 {
+	if m := s.informer.groups.Of[g]; m == nil || m.Unfinished || m.CountObjects() != 2 {
 		t.Errorf("there is no group, but %+v", m)
 	}
 	readPods(t, e, q, "[p0 p1]")
@@ -196,10 +197,10 @@ func TestGroupsEndWithTheirLastWant(t *testing.T) {
 						t.Error("it is made on")
 					}
 				}
-				if stays := s.informer.groups.of[g] != nil; stays != tc.stays {
+				if stays := s.informer.groups.Of[g] != nil; stays != tc.stays {
 					t.Errorf("that the group is there is %t", stays)
 				}
-				if b := feedsOf(e).groupBytes; !tc.stays && (b.all != 0 || len(b.of) > 0) {
+				if b := feedsOf(e).groupBytes; !tc.stays && !b.IsZero() {
 					t.Errorf("counted are %+v", b)
 				}
 			})
@@ -221,13 +222,13 @@ func TestChangingSelectorsLeaveNothing(t *testing.T) {
 				e.Read(t.Context(), q)
 			}
 		}
-		if len(s.informer.groups.of) != 8 || len(s.informer.scope.demands) != 8 {
-			t.Fatalf("there are %d groups, and %d are asked for", len(s.informer.groups.of), len(s.informer.scope.demands))
+		if len(s.informer.groups.Of) != 8 || len(s.informer.scope.demands) != 8 {
+			t.Fatalf("there are %d groups, and %d are asked for", len(s.informer.groups.Of), len(s.informer.scope.demands))
 		}
 	}
 	e.DropInterests(owner("c"))
-	if b := feedsOf(e).groupBytes; len(s.informer.groups.of) != 0 || len(s.informer.scope.demands) != 0 || b.all != 0 || len(b.of) != 0 {
-		t.Errorf("there are %d groups, %d are asked for, and %+v are counted", len(s.informer.groups.of), len(s.informer.scope.demands), b)
+	if b := feedsOf(e).groupBytes; len(s.informer.groups.Of) != 0 || len(s.informer.scope.demands) != 0 || !b.IsZero() {
+		t.Errorf("there are %d groups, %d are asked for, and %+v are counted", len(s.informer.groups.Of), len(s.informer.scope.demands), b)
 	}
 }
 
@@ -242,9 +243,9 @@ func TestChangesWhileAGroupIsMade(t *testing.T) {
 	made := cachedobjects.Shelf{}
 	for _, change := range []func(){
 		func() { putObject(e, s, podOf("a", "p5", map[string]string{"app": "web"})) },
-		func() { made = cachedobjects.NewShelf(s.informer.objects["a"].AppendMatching(nil, g.hasObject)) }, // it was begun by now
+		func() { made = cachedobjects.NewShelf(s.informer.objects["a"].AppendMatching(nil, g.HasObject)) }, // it was begun by now
 		func() { putObject(e, s, podOf("a", "p0", map[string]string{"app": "db"})) },
-		func() { putObject(e, s, podOf("a", "p6", manyLabels(maxGroupedLabels+1))) },
+		func() { putObject(e, s, podOf("a", "p6", manyLabels(labelgroups.MaxLabels+1))) },
 		func() { putObject(e, s, podOf("a", "p7", map[string]string{"app": "web"})) },
 		func() { e.mu.Lock(); feedsOf(e).removeObject(s.informer, "a", "p7"); e.mu.Unlock() },
 		func() { putObject(e, s, podOf("b", "p8", map[string]string{"app": "web"})) },
@@ -254,16 +255,16 @@ func TestChangesWhileAGroupIsMade(t *testing.T) {
 	}
 	rounds := 0
 	for done := false; !done; rounds++ {
-		var moves []move
+		var moves []labelgroups.Move
 		moves, done = e.answers.finishGroup(s.informer, g, m, made)
 		for _, c := range moves {
-			made = c.apply(made)
+			made = c.Apply(made)
 		}
 		if rounds == 0 {
 			putObject(e, s, podOf("a", "p9", map[string]string{"app": "web"}))
 		}
 	}
-	if s.informer.groups.of[g] != m || m.unfinished || rounds != 3 {
+	if s.informer.groups.Of[g] != m || m.Unfinished || rounds != 3 {
 		t.Errorf("after %d rounds it is %+v", rounds, m)
 	}
 	readPods(t, e, q, "[p1 p5 p9]")
@@ -284,84 +285,44 @@ func TestAGroupIsGivenUp(t *testing.T) {
 	e, s, q, g := groupedPods(t)
 	e.SetInterests(owner("c"), interests(q))
 	m := e.answers.beginGroup(s.informer, g)
-	for range maxMoves + 1 {
+	for range labelgroups.MaxMoves + 1 {
 		putObject(e, s, podOf("a", "p0", map[string]string{"app": "web"}))
 	}
-	if _, done := e.answers.finishGroup(s.informer, g, m, cachedobjects.Shelf{}); !done || s.informer.groups.of[g] != nil {
+	if _, done := e.answers.finishGroup(s.informer, g, m, cachedobjects.Shelf{}); !done || s.informer.groups.Of[g] != nil {
 		t.Error("it is made on")
 	}
 	e.answers.giveUpGroup(s.informer, g, m)
 	for n := 1; n <= readsUntilNext; n++ {
-		if s.informer.groups.of[g] != nil {
+		if s.informer.groups.Of[g] != nil {
 			t.Errorf("there is a group after %d reads", n)
 		}
 		readPods(t, e, q, "[p0 p1]")
 	}
-	if s.informer.groups.of[g] == nil {
+	if s.informer.groups.Of[g] == nil {
 		t.Error("it is never made again")
 	}
-	m = &members{unfinished: true} // of one that was not finished, for whatever reason
-	s.informer.groups.drop(g)
-	s.informer.groups.of[g] = m
+	m = &labelgroups.Members{Unfinished: true} // of one that was not finished, for whatever reason
+	s.informer.groups.Drop(g)
+	s.informer.groups.Of[g] = m
 	e.answers.giveUpGroup(s.informer, g, m)
-	if s.informer.groups.of[g] != nil {
+	if s.informer.groups.Of[g] != nil {
 		t.Error("it stays unfinished")
 	}
 }
 
-// All groups take so many bytes at most, and those of one namespace take less. What has no room is read without a group.
-func TestGroupsAreBounded(t *testing.T) {
-	const half = maxGroupBytesOfOne / bytesPerMember / 2
-	many := unreadable(half)
+// What has no room for a group is read without one.
+func TestWithoutRoomThereIsNoGroup(t *testing.T) {
 	e, s, q, g := groupedPods(t)
 	e.SetInterests(owner("c"), interests(q))
-	add := func(g group, members cachedobjects.Shelf) (fits bool) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		s.informer.groups.finish(g, s.informer.groups.begin(g), members)
-		return s.informer.groups.of[g] != nil
-	}
-	of := func(namespace string, n int) group { return group{namespace, fmt.Sprint("l-", n), "v"} }
-	if !add(of("a", 1), many) || add(of("a", 2), many) {
-		t.Error("the groups of a namespace are not bounded")
-	}
-	if !add(of("b", 1), many) {
-		t.Error("a namespace takes the room of another")
-	}
-	for n := range 2 * readsUntilNext {
+	e.mu.Lock()
+	other := labelgroups.Group{Namespace: "a", Key: "other", Value: "v"} // takes nearly all that a namespace may have
+	s.informer.groups.Finish(other, s.informer.groups.Begin(other), unreadable((8<<20)/16-40))
+	e.mu.Unlock()
+	for range 2 * readsUntilNext {
 		readPods(t, e, q, "[p0 p1]")
-		if n == readsUntilGroup && s.informer.groups.of[g] == nil {
-			t.Fatal("a small one has no room")
-		}
 	}
-	if add(of("", 0), unreadable(maxGroupBytes/2/bytesPerMember)) || !add(of("", 1), many) {
-		t.Error("the groups of all namespaces are not bounded by half")
-	}
-	fit := 0
-	for n := range 20 {
-		for i := range 2 {
-			if add(of(fmt.Sprint("ns-", n), i), unreadable(half-1000)) {
-				fit++
-			}
-		}
-	}
-	if b := feedsOf(e).groupBytes; b.all > maxGroupBytes || fit < 10 || fit == 40 {
-		t.Errorf("%d more fit in, and take %d bytes", fit, b.all)
-	}
-	e.mu.Lock()
-	if m := s.informer.groups.of[g]; m != nil {
-		s.informer.groups.set(g, m, unreadable(2*half)) // it has grown
-	}
-	e.mu.Unlock()
-	if s.informer.groups.of[g] != nil {
-		t.Error("a group has grown out of all bounds")
-	}
-	readPods(t, e, q, "[p0 p1]")
-	e.mu.Lock()
-	s.informer.groups.dropAll()
-	e.mu.Unlock()
-	if b := feedsOf(e).groupBytes; b.all != 0 || len(b.of) != 0 {
-		t.Errorf("counted are %+v", b)
+	if s.informer.groups.Of[g] != nil || len(s.informer.groups.Of) != 1 {
+		t.Errorf("there are %d groups", len(s.informer.groups.Of))
 	}
 }
 

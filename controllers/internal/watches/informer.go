@@ -30,6 +30,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -67,7 +68,7 @@ type informer struct {
 
 	synced  bool
 	objects map[string]cachedobjects.Shelf // by namespace
-	groups  groups
+	groups  labelgroups.Groups
 	// history has the latest changes of the objects. It is another one when all were listed.
 	history *cachedobjects.History
 	// bytes is about how much memory its objects take. loading is the same of a list that is not stored yet.
@@ -132,14 +133,14 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 		}
 		namespaces = []string{own}
 	}
-	if g, ok := groupOf(i.scope.resource.Resource, q); ok {
-		switch m := i.groups.of[g]; {
-		case m != nil && !m.unfinished:
+	if g, ok := labelgroups.FindGroup(i.scope.resource.Resource, q); ok {
+		switch m := i.groups.Of[g]; {
+		case m != nil && !m.Unfinished:
 			c.Grouped, c.Shelves = true, []cachedobjects.PlacedShelf{{Shelf: m.Shelf}}
-			if many := i.groups.of[g.ofManyLabels()]; many != nil {
+			if many := i.groups.Of[g.OfManyLabels()]; many != nil {
 				c.Shelves = append(c.Shelves, cachedobjects.PlacedShelf{Shelf: many.Shelf})
 			}
-			if own == "" && g.namespace == "" {
+			if own == "" && g.Namespace == "" {
 				c.Namespaces = namespaces
 			}
 			return c
@@ -169,7 +170,7 @@ type feeds struct {
 	budget   *memorybudget.Budget
 	// informers and objects count what there is, and groupBytes what groups take.
 	informers, objects int
-	groupBytes         *groupBytes
+	groupBytes         *labelgroups.Bytes
 	answers            *answers
 	placement          *placement
 	catalog            *catalog
@@ -195,7 +196,7 @@ func (f *feeds) stopInformers(s *scope) {
 
 func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{
-		scope: s, full: full, groups: newGroups(f.groupBytes),
+		scope: s, full: full, groups: labelgroups.New(f.groupBytes),
 		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), history: cachedobjects.NewHistory(),
 	}
 	f.adjustCounts(1, 0)
@@ -214,7 +215,7 @@ func (f *feeds) stopInformer(i *informer) {
 	i.cancel()
 	held := cachedobjects.CountObjects(i.findShelves(nil))
 	i.objects, i.bytes = nil, 0
-	i.groups.dropAll()
+	i.groups.DropAll()
 	f.adjustCounts(-1, -held)
 }
 
@@ -522,7 +523,7 @@ func (f *feeds) storeObject(i *informer, now *cachedobjects.Object) {
 	i.noteEdit(before, now)
 	i.changed = cachedobjects.ChooseLater(i.changed, now.ResourceVersion)
 	i.objects[now.Namespace] = i.objects[now.Namespace].PutObject(now)
-	i.groups.moveObject(before, now)
+	i.groups.MoveObject(before, now)
 	i.bytes += now.Bytes
 	if before == nil {
 		f.adjustCounts(0, 1)
@@ -543,7 +544,7 @@ func (f *feeds) removeObject(i *informer, namespace, name string) {
 	} else {
 		delete(i.objects, namespace)
 	}
-	i.groups.moveObject(before, nil)
+	i.groups.MoveObject(before, nil)
 	i.noteEdit(before, nil)
 	i.bytes -= before.Bytes
 	f.adjustCounts(0, -1)
@@ -619,8 +620,8 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if i.stopped {
 		return since, false
 	}
-	i.groups.dropAll() // the next reads make them again
-	i.objects, i.groups.of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
+	i.groups.DropAll() // the next reads make them again
+	i.objects, i.groups.Of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
 	i.history = cachedobjects.NewHistory()
 	i.noteChange()
 	i.reached = "" // a list may be older than what was known

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 )
 
 // listing is a whole list of an informer, and how it differs from what was known.
 type listing struct {
 	objects map[string]cachedobjects.Shelf
 	// groups are those of objects with many labels.
-	groups  map[group]*members
+	groups  map[labelgroups.Group]*labelgroups.Members
 	changes []difference
 	// changedIn are the namespaces of the changes.
 	changedIn []string
@@ -54,8 +55,8 @@ func (l *listing) noteMissed(before, now *cachedobjects.Object) {
 func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.Object, renews bool) *listing {
 	slices.SortFunc(list, cachedobjects.CompareNames)
 	list = slices.CompactFunc(list, func(a, b *cachedobjects.Object) bool { return cachedobjects.CompareNames(a, b) == 0 })
-	l := &listing{objects: map[string]cachedobjects.Shelf{}, groups: map[group]*members{}, renews: renews}
-	many := map[group]cachedobjects.SortedObjects{}
+	l := &listing{objects: map[string]cachedobjects.Shelf{}, groups: map[labelgroups.Group]*labelgroups.Members{}, renews: renews}
+	many := map[labelgroups.Group]cachedobjects.SortedObjects{}
 	for len(list) > 0 {
 		namespace, n := list[0].Namespace, 0
 		for n < len(list) && list[n].Namespace == namespace {
@@ -66,8 +67,8 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 		l.compareNamespace(namespace, before[namespace].AppendTo(nil), objects)
 		for _, o := range objects {
 			l.bytes += o.Bytes
-			if len(o.Labels) > maxGroupedLabels {
-				for g := range groupsWith(o) {
+			if len(o.Labels) > labelgroups.MaxLabels {
+				for g := range labelgroups.ListGroups(o) {
 					many[g] = append(many[g], o)
 				}
 			}
@@ -80,7 +81,7 @@ func compareLists(before map[string]cachedobjects.Shelf, list []*cachedobjects.O
 		}
 	}
 	for g, objects := range many {
-		l.groups[g] = &members{Shelf: cachedobjects.NewShelf(objects)}
+		l.groups[g] = &labelgroups.Members{Shelf: cachedobjects.NewShelf(objects)}
 	}
 	return l
 }

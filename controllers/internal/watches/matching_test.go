@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -243,12 +244,12 @@ func knowNamespaces(t *testing.T, e *Engine, all map[string]map[string]string) {
 
 // However many labels an object has, few groups are looked up for it.
 func TestAnObjectIsInFewGroups(t *testing.T) {
-	for _, n := range []int{0, 1, maxGroupedLabels, maxGroupedLabels + 1, 50_000} {
+	for _, n := range []int{0, 1, labelgroups.MaxLabels, labelgroups.MaxLabels + 1, 50_000} {
 		found := 0
-		for range groupsWith(podOf("a", "p", manyLabels(n))) {
+		for range labelgroups.ListGroups(podOf("a", "p", manyLabels(n))) {
 			found++
 		}
-		if found > 2*maxGroupedLabels {
+		if found > 2*labelgroups.MaxLabels {
 			t.Errorf("with %d labels it is in %d groups", n, found)
 		}
 	}

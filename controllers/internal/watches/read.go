@@ -41,7 +41,7 @@ func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) o
 			near = append(near, c.ListObjects(keep)...)
 		}
 		if c.repeated != nil {
-			e.answers.makeGroup(c.repeated.informer, c.repeated.group)
+			e.answers.makeGroup(c.repeated.informer, c.repeated.Group)
 		}
 	}
 	if len(near) == 0 {

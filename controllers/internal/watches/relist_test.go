@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -73,10 +74,10 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 	before := map[string]cachedobjects.Shelf{}
 	for range rounds {
 		var list []*cachedobjects.Object
-		want, changes, many := map[scopeKey]*cachedobjects.Object{}, map[difference]bool{}, map[group]int{}
+		want, changes, many := map[scopeKey]*cachedobjects.Object{}, map[difference]bool{}, map[labelgroups.Group]int{}
 		renews := random.IntN(2) == 0
 		for n := range 30 {
-			o := podOf(string(rune('a'+random.IntN(4))), fmt.Sprint("p", n%15), manyLabels(maxGroupedLabels+random.IntN(2)))
+			o := podOf(string(rune('a'+random.IntN(4))), fmt.Sprint("p", n%15), manyLabels(labelgroups.MaxLabels+random.IntN(2)))
 			o.ResourceVersion = fmt.Sprint(random.IntN(2))
 			k := scopeKey{namespace: o.Namespace, name: o.Name}
 			if random.IntN(2) == 0 || want[k] != nil {
@@ -108,9 +109,9 @@ func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
 				if o.Namespace != namespace || s.Get(o.Namespace, o.Name) != want[scopeKey{namespace: o.Namespace, name: o.Name}] {
 					t.Fatalf("%s/%s is another one", o.Namespace, o.Name)
 				}
-				if len(o.Labels) > maxGroupedLabels {
-					many[group{namespace: namespace}]++
-					many[group{}]++
+				if len(o.Labels) > labelgroups.MaxLabels {
+					many[labelgroups.Group{Namespace: namespace}]++
+					many[labelgroups.Group{}]++
 				}
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -47,7 +48,7 @@ type scope struct {
 	resource *resource
 	wants    map[*want]struct{}
 	// demands are the groups that the wants ask for.
-	demands map[group]*demand
+	demands map[labelgroups.Group]*demand
 	// reads is what those of the wants read for which metadata is not enough.
 	reads keptparts.Wants
 	// payers is how many of the wants are those of each Cleaner.
@@ -244,7 +245,7 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 }
 
 func (p *placement) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[group]*demand{}, payers: map[Owner]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[labelgroups.Group]*demand{}, payers: map[Owner]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
 	r.scopes[k] = s
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
 		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
+	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/queries"
@@ -61,7 +62,7 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 			version++
 			l := map[string]string{"app": []string{"x", "y", "z"}[random.IntN(3)]}
 			if random.IntN(8) == 0 {
-				for n := range maxGroupedLabels {
+				for n := range labelgroups.MaxLabels {
 					l[fmt.Sprint("l", n)] = "v"
 				}
 			}
@@ -146,7 +147,7 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 					t.Errorf("query %d: %s %v was never so in %d states", n%len(qs), got.State, text, len(maybe))
 				}
 				e.mu.RLock()
-				grouped.Add(int64(len(s.informer.groups.of)))
+				grouped.Add(int64(len(s.informer.groups.Of)))
 				e.mu.RUnlock()
 			}
 		})
@@ -154,7 +155,7 @@ func TestReadersSeeOnlyWhatWas(t *testing.T) {
 	all.Wait()
 	e.DropInterests(owner("c"))
 	e.DropInterests(owner("d"))
-	if b := feedsOf(e).groupBytes; b.all != 0 || len(b.of) != 0 || len(s.informer.scope.demands) != 0 || reads.Load() < 10 || grouped.Load() < reads.Load() {
+	if b := feedsOf(e).groupBytes; !b.IsZero() || len(s.informer.scope.demands) != 0 || reads.Load() < 10 || grouped.Load() < reads.Load() {
 		t.Errorf("%d reads, %d groups, and %+v are counted", reads.Load(), grouped.Load(), b)
 	}
 	t.Logf("%d reads, %d states, %d groups seen", reads.Load(), len(states), grouped.Load())
