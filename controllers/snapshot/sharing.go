@@ -6,6 +6,7 @@ package snapshot
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,28 +14,17 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-// queryKey is equal for queries that ask for the same.
-type queryKey struct {
-	group, version, kind, namespace, name  string
-	someNamespaces, byLabels, metadataOnly bool
-	ofAnyKind, namespacedOnly, ofReleases  bool
-	annotation, exceptKinds                string
-	among, except, fields                  string
-	namespaceLabels, labels, reads         [sha256.Size]byte
-}
-
-func (q *Query) makeKey() queryKey {
-	k := queryKey{
-		ofAnyKind: q.OfAnyKind, namespacedOnly: q.Kinds.NamespacedOnly, ofReleases: q.OfReleases, annotation: q.Annotations, exceptKinds: strings.Join(q.Kinds.Exclude, " "),
-		group: q.Group, version: q.Version, kind: q.Kind, namespace: q.Namespace, name: q.Name,
-		someNamespaces: q.Namespaces.Names != nil, byLabels: q.Namespaces.Labels != nil, metadataOnly: q.MetadataOnly,
-		among: strings.Join(q.Namespaces.Names, " "), except: strings.Join(q.Namespaces.Except, " "), fields: q.Fields.String(),
-		labels: CompileSelector(q.Labels).Digest(), reads: q.Reads.Digest(),
+// Digest is the same for queries that ask for the same.
+func (q *Query) Digest() [sha256.Size]byte {
+	h := sha256.New()
+	n := &q.Namespaces
+	fmt.Fprintf(h, "%q %q %q %q %q %t %q %q %t %x", q.Group, q.Version, strings.ToLower(q.Kind), q.Namespace, q.Name, n.Names == nil, n.Names, n.Except, q.MetadataOnly,
+		CompileSelector(q.Labels).Digest())
+	if n.Labels != nil {
+		fmt.Fprintf(h, " %x", CompileSelector(n.Labels).Digest())
 	}
-	if k.byLabels {
-		k.namespaceLabels = CompileSelector(q.Namespaces.Labels).Digest()
-	}
-	return k
+	fmt.Fprintf(h, " %s %x %t %t %s %t %q", q.Fields, q.Reads.Digest(), q.OfAnyKind, q.OfReleases, q.Annotations, q.Kinds.NamespacedOnly, q.Kinds.Exclude)
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // sharingReader answers equal queries with one read.
@@ -42,13 +32,13 @@ type sharingReader struct {
 	from Reader
 
 	mu    sync.Mutex
-	reads map[queryKey]func() observed.Target
+	reads map[[sha256.Size]byte]func() observed.Target
 }
 
 // ShareReads returns a Reader that reads for equal queries once, for all callers, and gives all of them the same list. It is for reads that may
 // all be as old as the first one.
 func ShareReads(r Reader) Reader {
-	return &sharingReader{from: r, reads: map[queryKey]func() observed.Target{}}
+	return &sharingReader{from: r, reads: map[[sha256.Size]byte]func() observed.Target{}}
 }
 
 // Read answers a query. Those who ask while another one reads the same wait for it.
@@ -57,7 +47,7 @@ func (r *sharingReader) Read(ctx context.Context, q Query) observed.Target {
 }
 
 func (r *sharingReader) findRead(ctx context.Context, q Query) func() observed.Target {
-	key := q.makeKey()
+	key := q.Digest()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	read := r.reads[key]

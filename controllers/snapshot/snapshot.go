@@ -11,6 +11,7 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,13 +106,13 @@ type TargetQuery struct {
 
 // NewQueries returns what the targets of a spec ask for, whose owner is in a namespace, or in none.
 func NewQueries(namespace string, spec *v1alpha1.Work) Queries {
-	qs, first := make(Queries, len(spec.Targets)), map[queryKey]int{}
+	qs, first := make(Queries, len(spec.Targets)), map[[sha256.Size]byte]int{}
 	for i := range spec.Targets {
 		qs[i] = newTargetQuery(namespace, &spec.Targets[i])
 		if qs[i].same = i; qs[i].Err != nil {
 			continue
 		}
-		key := qs[i].makeKey()
+		key := qs[i].Digest()
 		if n, known := first[key]; known {
 			qs[i].same = n
 		} else {

@@ -3,10 +3,12 @@
 
 // Package labelgroups has the objects of a cache by label, so that a query costs what it finds and not what there is. What all groups take is bounded.
 //
-// It decides nothing, asks nobody, and needs a lock of its callers.
+// It decides nothing, and sends no request. Its callers need a lock.
 package labelgroups
 
 import (
+	"sync/atomic"
+
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -21,6 +23,10 @@ const (
 	maxBytes, maxBytesOfOne = 64 << 20, 8 << 20
 	// bytesPerGroup and bytesPerMember are what a group takes at most, besides its label, and a member of one.
 	bytesPerGroup, bytesPerMember = 512, 16
+	// readsUntilGroup is the read after which a group is due. A selector that is read only once is gone before a group would be of use.
+	readsUntilGroup = 2
+	// ReadsUntilNext is for how many reads no group is due for which there was no room, or in which too much has changed meanwhile.
+	ReadsUntilNext = 64
 	// MaxMoves is how many changes are noted for a group while it is made. After more, it is given up.
 	MaxMoves = 1024
 )
@@ -56,6 +62,44 @@ func FindGroupAmong(r served.Resource, q *snapshot.Query, required []snapshot.Re
 		}
 	}
 	return Group{}, false
+}
+
+// Demands are the groups that queries ask for, and how often each was read without one. Reads may be noted by several goroutines.
+type Demands map[Group]*demand
+
+type demand struct {
+	queries int
+	reads   atomic.Int64
+}
+
+// AddQuery counts a query that asks for a group.
+func (d Demands) AddQuery(g Group) {
+	if d[g] == nil {
+		d[g] = &demand{}
+	}
+	d[g].queries++
+}
+
+// DropQuery forgets a query that asks for a group, and reports whether it was the last one.
+func (d Demands) DropQuery(g Group) (last bool) {
+	if d[g].queries--; d[g].queries > 0 {
+		return false
+	}
+	delete(d, g)
+	return true
+}
+
+// NoteRead notes a read for which there was no group, and reports whether one is due.
+func (d Demands) NoteRead(g Group) (due bool) {
+	asked := d[g]
+	return asked != nil && asked.reads.Add(1) >= readsUntilGroup
+}
+
+// PostponeGroup has a group not be due for some reads.
+func (d Demands) PostponeGroup(g Group) {
+	if asked := d[g]; asked != nil {
+		asked.reads.Store(readsUntilGroup - ReadsUntilNext)
+	}
 }
 
 // Bytes count what all groups take, in all and by namespace. Its zero value counts nothing yet.
@@ -112,8 +156,8 @@ type Move struct {
 	Gone bool
 }
 
-// Apply returns a shelf with the object, or without it.
-func (m Move) Apply(s cachedobjects.Shelf) cachedobjects.Shelf {
+// ApplyTo returns a shelf with the object, or without it.
+func (m Move) ApplyTo(s cachedobjects.Shelf) cachedobjects.Shelf {
 	if m.Gone {
 		return s.DeleteObject(m.Namespace, m.Name)
 	}
@@ -123,8 +167,8 @@ func (m Move) Apply(s cachedobjects.Shelf) cachedobjects.Shelf {
 // New returns Groups without any, whose bytes count among others.
 func New(b *Bytes) Groups { return Groups{bytes: b, Of: map[Group]*Members{}} }
 
-// Begin begins to make a group. It returns nil if it is there, or is being made.
-func (x Groups) Begin(g Group) *Members {
+// BeginGroup begins to make a group. It returns nil if it is there, or is being made.
+func (x Groups) BeginGroup(g Group) *Members {
 	if x.Of[g] != nil {
 		return nil
 	}
@@ -133,9 +177,9 @@ func (x Groups) Begin(g Group) *Members {
 	return m
 }
 
-// Finish takes in what was found for a group, unless something has changed in it meanwhile: then it returns what. It reports whether that
+// FinishGroup takes in what was found for a group, unless something has changed in it meanwhile: then it returns what. It reports whether that
 // was all there is to do; the group is there if there was room for it.
-func (x Groups) Finish(g Group, m *Members, found cachedobjects.Shelf) (moves []Move, done bool) {
+func (x Groups) FinishGroup(g Group, m *Members, found cachedobjects.Shelf) (moves []Move, done bool) {
 	if x.Of[g] != m { // no query asks for it now, or too much has changed
 		return nil, true
 	}
@@ -144,12 +188,12 @@ func (x Groups) Finish(g Group, m *Members, found cachedobjects.Shelf) (moves []
 		return moves, false
 	}
 	m.Unfinished = false
-	x.set(g, m, found)
+	x.setMembers(g, m, found)
 	return nil, true
 }
 
-// set sets the members of a group, or drops it if they take too much.
-func (x Groups) set(g Group, m *Members, s cachedobjects.Shelf) {
+// setMembers sets the members of a group, or drops it if they take too much.
+func (x Groups) setMembers(g Group, m *Members, s cachedobjects.Shelf) {
 	m.Shelf = s
 	if g.Key == "" { // these are few, and are bounded by what their labels take
 		if s.CountObjects() == 0 {
@@ -161,12 +205,12 @@ func (x Groups) set(g Group, m *Members, s cachedobjects.Shelf) {
 	m.bytes = bytesPerGroup + len(g.Key) + len(g.Value) + bytesPerMember*s.CountObjects()
 	x.bytes.add(g.Namespace, m.bytes-before)
 	if m.bytes > before && x.bytes.isTooMuch(g.Namespace) {
-		x.Drop(g)
+		x.DropGroup(g)
 	}
 }
 
-// Drop drops a group, if it is there.
-func (x Groups) Drop(g Group) {
+// DropGroup drops a group, if it is there.
+func (x Groups) DropGroup(g Group) {
 	if m := x.Of[g]; m != nil {
 		x.bytes.add(g.Namespace, -m.bytes)
 		delete(x.Of, g)
@@ -185,15 +229,15 @@ func (x Groups) DropAll() {
 func (x Groups) MoveObject(before, now *cachedobjects.Object) {
 	for g := range ListGroups(before) {
 		if now == nil || !g.HasObject(now) { // else now takes its place
-			x.move(g, Move{before, true})
+			x.moveOne(g, Move{before, true})
 		}
 	}
 	for g := range ListGroups(now) {
-		x.move(g, Move{now, false})
+		x.moveOne(g, Move{now, false})
 	}
 }
 
-func (x Groups) move(g Group, c Move) {
+func (x Groups) moveOne(g Group, c Move) {
 	m := x.Of[g]
 	if m == nil {
 		if g.Key != "" || c.Gone {
@@ -203,11 +247,11 @@ func (x Groups) move(g Group, c Move) {
 		x.Of[g] = m
 	}
 	if !m.Unfinished {
-		x.set(g, m, c.Apply(m.Shelf))
+		x.setMembers(g, m, c.ApplyTo(m.Shelf))
 		return
 	}
 	if m.moves = append(m.moves, c); len(m.moves) > MaxMoves {
-		x.Drop(g)
+		x.DropGroup(g)
 	}
 }
 

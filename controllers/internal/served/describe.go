@@ -30,6 +30,15 @@ func NamespaceFor(res Resource, q snapshot.Query) string {
 	return q.Namespace
 }
 
+// CheckQuery says why a query of a resource, whose selectors may name these fields, will never be answered; empty if it may be.
+func CheckQuery(r Resource, f snapshot.FieldLabels, q *snapshot.Query) string {
+	wrong := cmp.Or(q.CheckScope(r.GVR.GroupResource(), r.Namespaced), CheckNames(q), f.CheckSelector(r.GVR.GroupResource(), q.Fields))
+	if wrong == "" && !r.Watchable {
+		wrong = fmt.Sprintf("%s cannot be listed and watched", r.GVR.GroupResource())
+	}
+	return wrong
+}
+
 // CheckNames returns what is wrong with the names of a query; empty if nothing is. No request may have such a name: it could lead to
 // another path of the API server, and an empty one to all objects.
 func CheckNames(q *snapshot.Query) string {

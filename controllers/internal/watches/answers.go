@@ -83,7 +83,7 @@ func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 		}
 		return coverage{state: observed.Unsynced, detail: r.readingDetail()}
 	}
-	if wrong := r.checkQuery(q); wrong != "" {
+	if wrong := served.CheckQuery(r.Resource, r.fields, q); wrong != "" {
 		return coverage{state: observed.Failed, detail: wrong}
 	}
 	all := coverage{state: observed.Complete}
@@ -206,25 +206,47 @@ func (l coverage) mergeWith(other coverage) coverage {
 // checkCoverageIn says how far what a query asks for in a namespace is known.
 func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage {
 	full := snapshot.NeedsValue(q.Fields) || !q.MetadataOnly
+	var wide *scope // that is being opened
 	for key, more := r.widestScope(q, namespace), true; more; key, more = r.narrowScope(key, namespace, q.Name) {
 		s := r.scopes[key]
 		switch {
+		case s == nil && wide != nil:
+			return wide.checkOpening(q, full)
 		case s == nil || s.access == unchecked:
 			return coverage{state: observed.Unsynced, detail: r.readingDetail()}
 		case s.access == uncheckable:
 			return coverage{state: observed.Failed, detail: s.detail}
 		case s.isClosed():
+			isOpening := s.access == unneeded || s.access == opening
+			if isOpening {
+				wide = s
+			}
 			if _, more := r.narrowScope(key, namespace, q.Name); more {
 				continue
 			}
-			if s.access == tooLarge {
+			switch {
+			case s.access == tooLarge:
 				return coverage{state: observed.TooLarge, detail: s.detail}
+			case isOpening:
+				return s.checkOpening(q, full)
 			}
 			return coverage{state: observed.Forbidden, detail: served.ForbiddenDetail("the operator", s.detail, r.Resource, namespace, q.Name)}
 		}
 		return s.checkInformer(q, full)
 	}
 	return coverage{state: observed.Unsynced, detail: r.readingDetail()}
+}
+
+// checkOpening says how far a scope knows what a query asks for that is not open yet.
+func (s *scope) checkOpening(q *snapshot.Query, full bool) coverage {
+	switch {
+	case s.access == opening:
+		return s.checkInformer(q, full)
+	case s.detail != "":
+		return coverage{state: observed.Failed, detail: s.detail}
+	default:
+		return coverage{state: observed.Unsynced, detail: s.resource.readingDetail()}
+	}
 }
 
 // checkInformer says how far the informer of a scope knows what a query asks for.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -170,7 +169,7 @@ func New(o Options) (*Engine, error) {
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
 	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &labelgroups.Bytes{}, answers: a, matcher: m}
-	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f}
+	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f, few: fewNamespaces}
 	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p, definitionChanged: o.DefinitionChanged}
 	f.placement, f.catalog = p, c
 	return &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
@@ -242,7 +241,7 @@ func keyInterests(interests []Interest) []keyedInterest {
 	keyed := make([]keyedInterest, 0, len(interests))
 	known := make(map[interestKey]struct{}, len(interests))
 	add := func(i Interest, transitionsOnly bool) {
-		k := interestKey{digestQuery(&i.Query), i.Quiet, transitionsOnly}
+		k := interestKey{i.Query.Digest(), i.Quiet, transitionsOnly}
 		if _, ok := known[k]; !ok {
 			known[k] = struct{}{}
 			keyed = append(keyed, keyedInterest{i, k})
@@ -256,19 +255,6 @@ func keyInterests(interests []Interest) []keyedInterest {
 		add(i, false)
 	}
 	return keyed
-}
-
-// digestQuery is the same for queries that ask for the same.
-func digestQuery(q *snapshot.Query) [sha256.Size]byte {
-	h := sha256.New()
-	n := &q.Namespaces
-	fmt.Fprintf(h, "%q %q %q %t %q %q %t %x", kindKeyOf(q), q.Namespace, q.Name, n.Names == nil, n.Names, n.Except, q.MetadataOnly,
-		snapshot.CompileSelector(q.Labels).Digest())
-	if n.Labels != nil {
-		fmt.Fprintf(h, " %x", snapshot.CompileSelector(n.Labels).Digest())
-	}
-	fmt.Fprintf(h, " %s %x %t %t %s", q.Fields, q.Reads.Digest(), q.OfAnyKind, q.OfReleases, q.Annotations)
-	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // sameInterests says that wants are those of interests already.

@@ -72,6 +72,14 @@ func newRig(t *testing.T, s *apiserver.Server) *rig {
 	return startRig(t, e, s)
 }
 
+// newWideRig is newRig with an Engine that watches a kind in all namespaces for any want, if it may.
+func newWideRig(t *testing.T, s *apiserver.Server) *rig {
+	t.Helper()
+	r := newRig(t, s)
+	placementOf(r.Engine).few = 0
+	return r
+}
+
 // newSteppedRig is newRig with a clock that the test steps, and that tries again what cannot be read after the given time; 0: after the usual one.
 func newSteppedRig(t *testing.T, s *apiserver.Server, retryEvery time.Duration) (*rig, *clocktesting.FakeClock) {
 	t.Helper()
@@ -180,6 +188,12 @@ func TestChangesAreNews(t *testing.T) {
 	if !r.News.TakeChange(c).IsZero() {
 		t.Error("there are news although nothing has changed")
 	}
+	i := informerOf(t, r.Engine, apiserver.Pods)
+	until(t, "what the watch shows has just happened", func() bool {
+		r.Engine.mu.RLock()
+		defer r.Engine.mu.RUnlock()
+		return i.missedSince(time.Now()).IsZero()
+	})
 	before := time.Now()
 	r.wakes(c, "a change", func() { s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "web", "x": "y"}) })
 	r.wakes(c, "a deletion", func() { s.Remove(apiserver.Pods, "a", "p") })
@@ -208,7 +222,7 @@ func TestInitialSyncWakesOnce(t *testing.T) {
 
 func TestOnlyWhoWantsItWakes(t *testing.T) {
 	s := apiserver.New(t)
-	r := newRig(t, s)
+	r := newWideRig(t, s)
 	all := map[string][]Interest{
 		"named":     interests(queries.New("Pod", queries.Named("p"))),
 		"selector":  interests(queries.New("Pod", queries.Labelled("app in (web,api)"))),
@@ -352,7 +366,7 @@ func TestForbiddenThenAllowed(t *testing.T) {
 
 func TestScopeNarrowsAndWidens(t *testing.T) {
 	s := apiserver.New(t)
-	r := newRig(t, s)
+	r := newWideRig(t, s)
 	a, b, n := queries.New("Pod"), queries.New("Pod", queries.In("b")), queries.New("Pod", queries.In("b"), queries.Named("p"))
 	s.Put(apiserver.Pods, "a", "p", nil)
 	s.Put(apiserver.Pods, "b", "p", nil)
@@ -389,7 +403,7 @@ func TestRightsRevokedUnderAWatch(t *testing.T) {
 
 func TestClusterRightsRevokedNamespaceRightsLeft(t *testing.T) {
 	s := apiserver.New(t)
-	r := newRig(t, s)
+	r := newWideRig(t, s)
 	q := queries.New("Pod")
 	s.Put(apiserver.Pods, "a", "p", nil)
 	r.SetInterests(owner("c"), interests(q))
@@ -704,7 +718,7 @@ func (e explosive) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestAPanicIsTheTroubleOfOneKind(t *testing.T) {
 	for name, path := range map[string]string{
 		"Discovery": "/apis/serving.example.com/v1",
-		"List":      "/apis/serving.example.com/v1/revisions",
+		"List":      "/apis/serving.example.com/v1/namespaces/a/revisions",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := apiserver.New(t)

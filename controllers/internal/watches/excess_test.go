@@ -167,7 +167,7 @@ func TestWhatWasTooLargeComesBack(t *testing.T) {
 	}{
 		"NotAtOnce":       {func(*full, *scope) {}, retry, tooLarge},
 		"TooLittleRoom":   {func(f *full, _ *scope) { f.room.Store(3 * mebi) }, retry, tooLarge},
-		"Room":            {func(f *full, _ *scope) { f.room.Store(5 * mebi) }, retry, allowed},
+		"Room":            {func(f *full, _ *scope) { f.room.Store(5 * mebi) }, retry, opening},
 		"LessIsRead":      {func(_ *full, s *scope) { s.readsNow("phase") }, retry, allowed},
 		"NothingIsRead":   {func(_ *full, s *scope) { s.readsNow() }, retry, allowed},
 		"AfterAWhile":     {func(*full, *scope) {}, retry * maxDenialWait, allowed},
@@ -179,6 +179,7 @@ func TestWhatWasTooLargeComesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, clock, _, s, f := stillFull(t)
 			p := placementOf(e)
+			s.asked[""] = 1
 			s.readsNow("phase", "reason")
 			s.full.listing, s.full.bytes = keptparts.MergeReads(s.reads.ListReads()), 4*mebi
 			if !p.closeLargest(mebi) || s.access != tooLarge || s.full != nil {
@@ -192,10 +193,38 @@ func TestWhatWasTooLargeComesBack(t *testing.T) {
 			if p.mayCheckAccess(s) {
 				p.recordAccess(s, nil, nil)
 			}
-			if s.access != tc.want || (s.full != nil) != (tc.want == allowed) {
+			if s.access != tc.want || (s.full != nil) != (tc.want != tooLarge) {
 				t.Errorf("access is %v, want %v", s.access, tc.want)
 			}
 		})
+	}
+}
+
+// If less is read of a scope than it keeps, it is listed again before any watch ends for want of memory.
+func TestWhatIsNotReadGoesFirst(t *testing.T) {
+	e, _, w, s, f := stillFull(t)
+	p := placementOf(e)
+	s.readsNow("phase", "reason")
+	before := s.full
+	before.listing, before.bytes = keptparts.MergeReads(s.reads.ListReads()), 4*mebi
+	before.keeps, before.synced = before.listing, true
+	w.query.Reads, w.reportedState = queries.New("Pod", reading("phase")).Reads, observed.Complete
+	s.readsNow("phase")
+	if p.closeLargest(5*mebi) || before.stopped {
+		t.Fatal("what takes little is listed again")
+	}
+	if !p.closeLargest(mebi) || s.access != allowed || !before.stopped || s.full == nil || s.full == before {
+		t.Fatalf("access is %v, and the informer %+v", s.access, s.full)
+	}
+	if n := f.ended.Load(); n > 0 {
+		t.Errorf("%d watches have ended", n)
+	}
+	if got := e.answers.checkCoverage(&w.query).state; got != observed.Unsynced || w.reportedState != observed.Unsynced {
+		t.Errorf("its Cleaner is told %s, and has been told %s", got, w.reportedState)
+	}
+	s.full.bytes = 4 * mebi
+	if !p.closeLargest(mebi) || s.access != tooLarge {
+		t.Errorf("what is read is too much, and access is %v", s.access)
 	}
 }
 

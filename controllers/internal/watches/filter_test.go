@@ -125,10 +125,10 @@ func TestWatchByAnnotationIsTooLarge(t *testing.T) {
 // What a target of all kinds asks for is not what another target asks for that reads metadata.
 func TestQueriesOfAllKindsAreTheirOwn(t *testing.T) {
 	plain := queries.New("Pod", queries.MetadataOnly)
-	digests := map[[32]byte]bool{digestQuery(&plain): true}
+	digests := map[[32]byte]bool{plain.Digest(): true}
 	for _, annotations := range []string{"", "x/ttl", "y/ttl"} {
 		q := queries.New("Pod", ofAnyKind(annotations))
-		digests[digestQuery(&q)] = true
+		digests[q.Digest()] = true
 	}
 	if len(digests) != 4 {
 		t.Errorf("of 4 queries %d differ", len(digests))

@@ -135,7 +135,7 @@ func readPods(t *testing.T, e *Engine, q snapshot.Query, want string) {
 // A group is made when what is wanted is read again, and not for what was never wanted.
 func TestAGroupIsMadeWhenItIsReadAgain(t *testing.T) {
 	e, s, q, g := groupedPods(t)
-	for range 3 * readsUntilNext {
+	for range 3 * labelgroups.ReadsUntilNext {
 		readPods(t, e, q, "[p0 p1]")
 	}
 	if len(s.informer.groups.Of) > 0 {
@@ -217,7 +217,7 @@ func TestChangingSelectorsLeaveNothing(t *testing.T) {
 			all = append(all, queries.New("Pod", queries.Labelled(fmt.Sprintf("l-%d-%d=v", n, i))))
 		}
 		e.SetInterests(owner("c"), interests(all...))
-		for range readsUntilGroup {
+		for range 2 {
 			for _, q := range all {
 				e.Read(t.Context(), q)
 			}
@@ -258,7 +258,7 @@ func TestChangesWhileAGroupIsMade(t *testing.T) {
 		var moves []labelgroups.Move
 		moves, done = e.answers.finishGroup(s.informer, g, m, made)
 		for _, c := range moves {
-			made = c.Apply(made)
+			made = c.ApplyTo(made)
 		}
 		if rounds == 0 {
 			putObject(e, s, podOf("a", "p9", map[string]string{"app": "web"}))
@@ -292,7 +292,7 @@ func TestAGroupIsGivenUp(t *testing.T) {
 		t.Error("it is made on")
 	}
 	e.answers.giveUpGroup(s.informer, g, m)
-	for n := 1; n <= readsUntilNext; n++ {
+	for n := 1; n <= labelgroups.ReadsUntilNext; n++ {
 		if s.informer.groups.Of[g] != nil {
 			t.Errorf("there is a group after %d reads", n)
 		}
@@ -302,7 +302,7 @@ func TestAGroupIsGivenUp(t *testing.T) {
 		t.Error("it is never made again")
 	}
 	m = &labelgroups.Members{Unfinished: true} // of one that was not finished, for whatever reason
-	s.informer.groups.Drop(g)
+	s.informer.groups.DropGroup(g)
 	s.informer.groups.Of[g] = m
 	e.answers.giveUpGroup(s.informer, g, m)
 	if s.informer.groups.Of[g] != nil {
@@ -316,9 +316,9 @@ func TestWithoutRoomThereIsNoGroup(t *testing.T) {
 	e.SetInterests(owner("c"), interests(q))
 	e.mu.Lock()
 	other := labelgroups.Group{Namespace: "a", Key: "other", Value: "v"} // takes nearly all that a namespace may have
-	s.informer.groups.Finish(other, s.informer.groups.Begin(other), unreadable((8<<20)/16-40))
+	s.informer.groups.FinishGroup(other, s.informer.groups.BeginGroup(other), unreadable((8<<20)/16-40))
 	e.mu.Unlock()
-	for range 2 * readsUntilNext {
+	for range 2 * labelgroups.ReadsUntilNext {
 		readPods(t, e, q, "[p0 p1]")
 	}
 	if s.informer.groups.Of[g] != nil || len(s.informer.groups.Of) != 1 {

@@ -145,7 +145,7 @@ func (i *informer) findCandidates(q *snapshot.Query, namespaces []string) (c can
 			}
 			return c
 		case m == nil:
-			if d := i.scope.demands[g]; d != nil && d.reads.Add(1) >= readsUntilGroup {
+			if i.scope.demands.NoteRead(g) {
 				c.repeated = &missingGroup{i, g}
 			}
 		}
@@ -399,11 +399,17 @@ var (
 // UpdateResourceVersion records that the watch has sent an event or a bookmark.
 func (s *store) UpdateResourceVersion(version string) {
 	if s.noteVersion(version) {
-		widening{s.feeds}.takeOver(s.informer)
+		s.takeOver()
 	}
 }
 
-// noteVersion records that all changes up to a version are known, and reports whether the informer waits for that to take over.
+// takeOver has what waits for the version that the informer has reached take over: the informer itself, or its scope.
+func (s *store) takeOver() {
+	widening{s.feeds}.takeOver(s.informer)
+	breadth{s.feeds.placement}.endOpening(s.informer.scope)
+}
+
+// noteVersion records that all changes up to a version are known, and reports whether the informer or its scope waits for that to take over.
 func (s *store) noteVersion(version string) (waits bool) {
 	s.feeds.mu.Lock()
 	defer s.feeds.mu.Unlock()
@@ -413,7 +419,7 @@ func (s *store) noteVersion(version string) (waits bool) {
 	if i.missedSince(i.heard).IsZero() {
 		i.known = i.heard
 	}
-	return i.arrived != nil
+	return i.arrived != nil || i.scope.access == opening
 }
 
 // missedSince is the earliest moment at which what the watch shows now can have happened, while it may still be sending what changed during
@@ -506,7 +512,7 @@ func (s *store) Replace(list []any, version string) error {
 		}
 	}
 	s.feeds.replaceObjects(i, objects, version)
-	widening{s.feeds}.takeOver(i)
+	s.takeOver()
 	return nil
 }
 

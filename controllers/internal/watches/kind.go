@@ -107,30 +107,13 @@ func (c *catalog) startWatching(w *want) {
 		}
 		return
 	}
-	if r.checkQuery(&w.query) != "" {
+	if served.CheckQuery(r.Resource, r.fields, &w.query) != "" {
 		return
 	}
 	if !w.quiet {
 		r.index.addWant(w)
 	}
 	c.placement.placeWant(w)
-}
-
-// checkQuery says why a query of a resource will never be answered, or nothing.
-func (r *resource) checkQuery(q *snapshot.Query) string {
-	if wrong := q.CheckScope(r.GVR.GroupResource(), r.Namespaced); wrong != "" {
-		return wrong
-	}
-	if wrong := served.CheckNames(q); wrong != "" {
-		return wrong
-	}
-	if wrong := r.fields.CheckSelector(r.GVR.GroupResource(), q.Fields); wrong != "" {
-		return wrong
-	}
-	if !r.Watchable {
-		return fmt.Sprintf("%s cannot be listed and watched", r.GVR.GroupResource())
-	}
-	return ""
 }
 
 // stopWatching stops what startWatching has begun.

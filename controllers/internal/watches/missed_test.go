@@ -168,6 +168,7 @@ func serveAll(e *Engine) {
 				}
 				if s.full != nil && !s.full.synced {
 					feedsOf(e).replaceObjects(s.full, nil, "")
+					(&store{feeds: feedsOf(e), informer: s.full}).takeOver()
 				}
 			}
 		}

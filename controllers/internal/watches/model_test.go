@@ -79,6 +79,7 @@ func newModel(t *testing.T, seed uint64) *model {
 	if m.Engine, err = New(Options{Config: m.server.Config(), Clock: clock.RealClock{}, RetryEvery: retry}); err != nil {
 		t.Fatal(err)
 	}
+	placementOf(m.Engine).few = m.IntN(3)
 	kinds := []string{"Pod", "pods", "Node", "Secret", "secrets", "Revision", "revisions"}
 	m.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	m.kinds = kinds[:1+m.IntN(3)]

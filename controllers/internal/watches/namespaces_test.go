@@ -88,7 +88,7 @@ func TestNamedNamespacesOfOneInformer(t *testing.T) {
 
 func TestNamedNamespacesWithoutTheCluster(t *testing.T) {
 	s := apiserver.New(t)
-	r := newRig(t, s)
+	r := newWideRig(t, s)
 	s.Put(apiserver.Pods, "a", "p", nil)
 	s.Put(apiserver.Pods, "b", "p", nil)
 	s.Put(apiserver.Pods, "c", "p", nil)
@@ -147,7 +147,7 @@ func TestNamedNamespacesAreCompleteTogether(t *testing.T) {
 // What happened while the watch of the whole cluster gave way to those of namespaces is told when the last of them is there.
 func TestTheLastNamespaceWakes(t *testing.T) {
 	s := apiserver.New(t)
-	r := newRig(t, s)
+	r := newWideRig(t, s)
 	both, one := queries.New("Pod", queries.Among("a", "b")), queries.New("Pod")
 	r.SetInterests(platform, interests(both))
 	r.SetInterests(owner("c"), interests(one))

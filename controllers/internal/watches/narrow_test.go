@@ -53,9 +53,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A Cleaner on the Secrets of its namespace makes the operator watch these, and not those of all namespaces, although it may. A ClusterCleaner
-// on all of them changes nothing for it, neither when it comes nor when it goes. Of other kinds one watch serves all namespaces.
-func TestClusterSecretsAreWatchedWhereTheyAreWanted(t *testing.T) {
+// A Cleaner on the objects of its namespace makes the operator watch these, and not those of all namespaces, although it may. A ClusterCleaner
+// on all of them changes nothing for it, neither when it comes nor when it goes.
+func TestObjectsAreWatchedWhereTheyAreWanted(t *testing.T) {
 	paths := &asked{paths: map[string]bool{}}
 	r := newRealThrough(t, transport.WrapperFunc(paths.wrap))
 	a, b := r.namespaces()
@@ -84,7 +84,7 @@ func TestClusterSecretsAreWatchedWhereTheyAreWanted(t *testing.T) {
 	}{
 		"Secret":    {"secrets", []string{"/api/v1/namespaces/" + a + "/secrets"}, []string{"/api/v1/secrets"}},
 		"ConfigMap": {"configmaps", []string{"/api/v1/namespaces/" + a + "/configmaps"}, []string{"/api/v1/configmaps"}},
-		"Service":   {"services", []string{"/api/v1/services"}, nil},
+		"Service":   {"services", []string{"/api/v1/namespaces/" + a + "/services"}, []string{"/api/v1/services"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			create[kind](a, "s")

@@ -128,7 +128,7 @@ func TestReleasesBesideSecrets(t *testing.T) {
 	if place, all, _, ok := r.FindPlace(&of); !ok || all != 1 || place.Filter.Fields != "type=helm.sh/release.v1" {
 		t.Errorf("the place of releases is %+v with %d objects", place, all)
 	}
-	if digestQuery(&plain) == digestQuery(&of) {
+	if plain.Digest() == of.Digest() {
 		t.Error("both ask for the same")
 	}
 }

@@ -38,6 +38,8 @@ const (
 	denied
 	uncheckable
 	tooLarge // its objects take more memory than there is
+	unneeded // narrower scopes serve all its wants at less cost
+	opening  // it is being listed, and narrower scopes serve its wants until that is done
 )
 
 // scope is a part of a resource that may be watched. Wants hang on the widest one that is allowed, and on all above it,
@@ -48,11 +50,12 @@ type scope struct {
 	resource *resource
 	wants    map[*want]struct{}
 	// demands are the groups that the wants ask for.
-	demands map[labelgroups.Group]*demand
+	demands labelgroups.Demands
 	// reads is what those of the wants read for which metadata is not enough.
 	reads keptparts.Wants
-	// payers is how many of the wants are those of each Cleaner.
+	// payers is how many of the wants are those of each Cleaner, and of a wide scope, asked is how many ask for each namespace; "": for all.
 	payers map[Owner]int
+	asked  map[string]int
 
 	access access
 	detail string
@@ -85,7 +88,14 @@ type excess struct {
 }
 
 // isClosed says that a scope is not watched, so that narrower ones are.
-func (s *scope) isClosed() bool { return s.access == denied || s.access == tooLarge }
+func (s *scope) isClosed() bool {
+	switch s.access {
+	case denied, tooLarge, unneeded, opening:
+		return true
+	default:
+		return false
+	}
+}
 
 // countBytes is about how much memory the objects of a scope take.
 func (s *scope) countBytes() (bytes int64) {
@@ -110,6 +120,11 @@ func (s *scope) addWant(w *want) (first bool) {
 	if w.full {
 		s.reads.AddQuery(w.query.Reads)
 	}
+	if s.isWide() {
+		for _, namespace := range s.resource.namespacesFor(&w.query) {
+			s.asked[namespace]++
+		}
+	}
 	s.payers[w.owner]++
 	return s.payers[w.owner] == 1
 }
@@ -121,6 +136,13 @@ func (s *scope) dropWant(w *want) (last bool) {
 	if w.full {
 		s.reads.DropQuery(w.query.Reads)
 	}
+	if s.isWide() {
+		for _, namespace := range s.resource.namespacesFor(&w.query) {
+			if s.asked[namespace]--; s.asked[namespace] == 0 {
+				delete(s.asked, namespace)
+			}
+		}
+	}
 	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
 		return false
 	}
@@ -129,8 +151,7 @@ func (s *scope) dropWant(w *want) (last bool) {
 }
 
 // widestScope returns the widest scope that is watched for what is asked for in a namespace. Secrets and ConfigMaps are watched in the
-// namespaces only that Cleaners ask for: what they hold is large, or concerns no other namespace. Of other kinds, one watch serves all namespaces.
-// What a filter selects is watched for itself.
+// namespaces only that Cleaners ask for: what they hold is large, or concerns no other namespace. What a filter selects is watched for itself.
 func (r *resource) widestScope(q *snapshot.Query, namespace string) scopeKey {
 	k := scopeKey{filter: cachedobjects.FilterOf(q)}
 	if r.Namespaced && r.GVR.Group == "" && (r.GVR.Resource == "secrets" || r.GVR.Resource == "configmaps") {
@@ -159,6 +180,8 @@ type placement struct {
 	alarms  *nameAlarms
 	answers *answers
 	feeds   *feeds
+	// few is in how many namespaces a kind is watched each for itself.
+	few int
 }
 
 // placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
@@ -176,15 +199,15 @@ func (p *placement) placeWant(w *want) {
 				if s.addWant(w) && s.inLine {
 					p.setAlarm(s, p.clock.Now()) // it may have an earlier turn
 				}
+				breadth{p}.noteWant(s)
 			}
-			if s.isClosed() {
-				continue
-			}
-			if s.access == allowed {
+			if s.isOpen() {
 				p.feeds.ensureInformer(s, w.full)
 				s.full.widenFor(w, p.clock.Now())
 			}
-			break
+			if !s.isClosed() || (breadth{p}).mustWait(s, namespace) {
+				break
+			}
 		}
 	}
 	p.detachFromScopes(w, scopes)
@@ -239,13 +262,15 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 			delete(s.resource.scopes, s.scopeKey)
 			s.cancel()
 			p.feeds.stopInformers(s)
+			continue
 		}
+		breadth{p}.noteLeave(s)
 	}
 	w.scopes = keep
 }
 
 func (p *placement) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: map[labelgroups.Group]*demand{}, payers: map[Owner]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: labelgroups.Demands{}, payers: map[Owner]int{}, asked: map[string]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
 	r.scopes[k] = s
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
 		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }
@@ -291,7 +316,10 @@ func (p *placement) takeName() *scope {
 // mayCheckAccess says that it is the turn of a scope to be asked for, and that there is room for what it has. Else its alarm is set for then.
 func (p *placement) mayCheckAccess(s *scope) bool {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	defer p.unlockAndWake()
+	if s.isWide() && !(breadth{p}).mayOpen(s) {
+		return false
+	}
 	switch {
 	case s.access == tooLarge && !p.mayReopen(s):
 		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
@@ -330,13 +358,21 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	switch {
 	case err != nil:
 		p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
-		if before == denied {
+		switch before {
+		case denied, tooLarge:
+			return
+		case unneeded:
+			s.detail = err.Error()
+			p.answers.reportStates(s.wants)
 			return
 		}
 		p.setAccess(s, uncheckable, err.Error())
 	case len(missing) > 0:
 		p.setAlarm(s, p.clock.Now().Add(p.waitAfterDenial(s)))
 		p.setAccess(s, denied, strings.Join(missing, " and "))
+	case s.isWide() && (s.isClosed() || !(breadth{p}).needsAll(s)):
+		breadth{p}.open(s)
+		return
 	default:
 		p.setAlarm(s, time.Time{})
 		p.setAccess(s, allowed, "")
@@ -344,6 +380,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	if s.access != before {
 		p.repositionWants(s)
 	}
+	breadth{p}.noteLeave(s)
 }
 
 // setAccess sets what the operator may do with a scope. Where that changes its wants may be served by other informers from then on.
@@ -365,10 +402,13 @@ func (p *placement) markDenied(s *scope) {
 }
 
 // closeLargest stops watching the scope whose objects take most memory, if it is at least so much. Its wants are served by narrower scopes where
-// there are such.
+// there are such. But if less is read of such a scope than it keeps, it is listed again instead.
 func (p *placement) closeLargest(atLeast int64) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
+	if (widening{p.feeds}).listLess(atLeast) {
+		return true
+	}
 	s, bytes := p.findLargest()
 	if s == nil || bytes < atLeast {
 		return false

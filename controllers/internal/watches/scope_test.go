@@ -33,6 +33,7 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	w := newWant(owner("c"), &Interest{Query: queries.New("Pod")}, false)
 	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: observed.Complete, resource: r}
 	e.catalog.kinds[w.kind.key] = w.kind
+	placementOf(e).few = 0 // it is watched in all namespaces for any want
 	placementOf(e).placeWant(w)
 	return e, clock, w, r.scopes[scopeKey{}]
 }
@@ -95,7 +96,7 @@ func TestAccessIsAskedAgain(t *testing.T) {
 		again   bool
 	}{
 		"Allowed":         {unchecked, nil, nil, allowed, "", false},
-		"AllowedAgain":    {denied, nil, nil, allowed, "", false},
+		"AllowedAgain":    {denied, nil, nil, opening, "", false},
 		"Denied":          {unchecked, []string{"list", "watch"}, nil, denied, "list and watch", true},
 		"DeniedStill":     {denied, []string{"watch"}, nil, denied, "watch", true},
 		"Uncheckable":     {unchecked, nil, away, uncheckable, "away", true},

@@ -142,6 +142,36 @@ func (f widening) swap(i *informer) (l *listing, since time.Time) {
 	return l, since
 }
 
+// listLess lists a scope again that keeps more than is read, and whose objects take at least so many bytes: the one that takes most. It reports
+// whether there is one. Until the list is there, the wants of the scope wait.
+func (f widening) listLess(atLeast int64) bool {
+	var largest *scope
+	for _, r := range f.catalog.resources {
+		for _, s := range r.scopes {
+			if bytes := s.countBytes(); bytes >= atLeast && s.keepsTooMuch() && (largest == nil || bytes > largest.countBytes()) {
+				largest = s
+			}
+		}
+	}
+	if largest == nil {
+		return false
+	}
+	for w := range largest.wants {
+		f.answers.noteLoss(w)
+	}
+	f.stopInformers(largest)
+	for w := range largest.wants {
+		f.ensureInformer(largest, w.full)
+	}
+	f.answers.reportStates(largest.wants)
+	return true
+}
+
+// keepsTooMuch reports whether less is read of a scope than it keeps. While it is being listed, it is not known what it will keep.
+func (s *scope) keepsTooMuch() bool {
+	return s.next == nil && s.full != nil && s.full.keeps != nil && s.full.keeps == s.full.listing && s.reads.AreLessThan(s.full.keeps)
+}
+
 // wideningDetail says that more is being read of a resource, for people.
 func (r *resource) wideningDetail() string {
 	return fmt.Sprintf("waiting for a list of %s with all fields that the expressions read", r.GVR.GroupResource())

@@ -282,7 +282,9 @@ func informerOf(t *testing.T, e *Engine, gvr schema.GroupVersionResource) *infor
 	for r, of := range e.catalog.resources {
 		if r.GVR == gvr {
 			for _, s := range of.scopes {
-				return s.full
+				if s.full != nil {
+					return s.full
+				}
 			}
 		}
 	}

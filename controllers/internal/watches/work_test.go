@@ -30,6 +30,7 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	placementOf(e).few = 0 // all namespaces are watched for any want
 	e.SetInterests(owner("first"), interests(queries.New("Pod", queries.Named("first"))))
 	e.mu.Lock()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "pod"}], finding{

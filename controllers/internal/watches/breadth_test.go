@@ -1,0 +1,220 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/test/apiserver"
+	"github.com/vtex/cleaner/test/queries"
+)
+
+// openWatches lists the namespaces in which Pods are watched, sorted; "": all.
+func openWatches(e *Engine) (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.catalog.resources {
+		for k, s := range r.scopes {
+			if r.Kind == "Pod" && len(s.listInformers()) > 0 {
+				all = append(all, k.namespace)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// holdWide holds lists of all Pods until it is let go of.
+func holdWide(s *apiserver.Server) (began <-chan struct{}, letGo func()) {
+	asked, free := make(chan struct{}, 100), make(chan struct{})
+	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		if isStreamed(verb, r) && gvr == apiserver.Pods && !strings.Contains(r.URL.Path, "/namespaces/") {
+			asked <- struct{}{}
+			select {
+			case <-free:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	return asked, sync.OnceFunc(func() { close(free) })
+}
+
+// A kind is watched in the namespaces that Cleaners ask for, if these are few. If they are many, one watch of all takes over when it knows all that
+// the others know: until then these serve, and only who comes meanwhile waits.
+func TestManyNamespacesAreWatchedAtOnce(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	placementOf(r.Engine).few = 2
+	for _, namespace := range []string{"a", "b", "c", "d"} {
+		s.Put(apiserver.Pods, namespace, "p", nil)
+	}
+	began, letGo := holdWide(s)
+	in := func(namespace string) (Owner, []Interest) {
+		return Owner{Namespace: namespace, Name: "c"}, interests(queries.New("Pod", queries.In(namespace)))
+	}
+	for _, namespace := range []string{"a", "b"} {
+		o, i := in(namespace)
+		r.SetInterests(o, i)
+		r.reads(i[0].Query, observed.Complete, "p")
+	}
+	if got := openWatches(r.Engine); !slices.Equal(got, []string{"a", "b"}) {
+		t.Fatalf("watched is %q", got)
+	}
+	third, i := in("c")
+	r.SetInterests(third, i)
+	<-began
+	r.reads(i[0].Query, observed.Unsynced)
+	first, own := in("a")
+	r.wakes(first, "a change while all is listed", func() { s.Put(apiserver.Pods, "a", "q", nil) })
+	r.reads(own[0].Query, observed.Complete, "p", "q")
+	if got := openWatches(r.Engine); !slices.Equal(got, []string{"", "a", "b"}) {
+		t.Errorf("while all is listed, watched is %q", got)
+	}
+	before := r.queue.count(first)
+	r.wakes(third, "the one watch", letGo)
+	r.reads(i[0].Query, observed.Complete, "p")
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	until(t, "the first looks again", func() bool { return r.queue.count(first) > before })
+	r.reads(own[0].Query, observed.Complete, "p", "q")
+	r.wakes(first, "a change", func() { s.Put(apiserver.Pods, "a", "r", nil) })
+	r.reads(own[0].Query, observed.Complete, "p", "q", "r")
+	fourth, i := in("d")
+	r.SetInterests(fourth, i)
+	r.reads(i[0].Query, observed.Complete, "p")
+	if got := openWatches(r.Engine); !slices.Equal(got, []string{""}) {
+		t.Errorf("with one more, watched is %q", got)
+	}
+}
+
+// Who asks for all namespaces is served by a watch of all. Once nobody asks for that many, it ends, after some time.
+func TestAWatchOfAllEnds(t *testing.T) {
+	s := apiserver.New(t)
+	for _, namespace := range []string{"a", "b"} {
+		s.Put(apiserver.Pods, namespace, "p", nil)
+	}
+	r, clock := newSteppedRig(t, s, retry)
+	own, all := queries.New("Pod"), queries.New("Pod", queries.In(""))
+	r.SetInterests(owner("own"), interests(own))
+	r.reads(own, observed.Complete, "p")
+	r.SetInterests(Owner{Name: "all"}, interests(all))
+	r.reads(all, observed.Complete, "p", "p")
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	r.DropInterests(Owner{Name: "all"})
+	clock.Step(maxDenialWait*retry - time.Nanosecond)
+	r.SetInterests(Owner{Name: "all"}, interests(all)) // it comes again in time
+	clock.Step(time.Nanosecond)
+	r.reads(all, observed.Complete, "p", "p")
+	r.DropInterests(Owner{Name: "all"})
+	if got := openWatches(r.Engine); !slices.Equal(got, []string{""}) {
+		t.Errorf("soon after, watched is %q", got)
+	}
+	asked := s.Asked("list pods") + s.Asked("watch pods")
+	until(t, "a narrow watch", func() bool {
+		clock.Step(maxDenialWait * retry)
+		return slices.Equal(openWatches(r.Engine), []string{"a"})
+	})
+	r.reads(own, observed.Complete, "p")
+	r.wakes(owner("own"), "a change", func() { s.Put(apiserver.Pods, "a", "q", nil) })
+	if s.Asked("list pods")+s.Asked("watch pods") == asked {
+		t.Error("the narrow watch has asked for nothing")
+	}
+}
+
+// Cleaners of single namespaces continue while all namespaces are too large to be watched, also while the operator tries again.
+func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
+	e, clock, w, s, f := stillFull(t)
+	b := breadth{placementOf(e)}
+	b.few = 8
+	all := newWant(Owner{Name: "all"}, &Interest{Query: queries.New("Pod", queries.In(""))}, false)
+	all.kind = w.kind
+	w.kind.wants[all] = struct{}{}
+	b.placeWant(all)
+	s.full.synced, s.full.bytes = true, 90*mebi
+	f.until.Store(1)
+	if !b.closeLargest(0) || s.access != tooLarge {
+		t.Fatalf("it is %d", s.access)
+	}
+	own := s.resource.scopes[scopeKey{namespace: "a"}]
+	b.recordAccess(own, nil, nil)
+	own.full.synced, own.full.keeps = true, own.full.listing
+	check := func(when string) {
+		t.Helper()
+		if got := e.answers.checkCoverage(&w.query).state; got != observed.Complete {
+			t.Errorf("%s, the Cleaner of one namespace is told %s", when, got)
+		}
+	}
+	check("without the watch of all")
+	f.ended.Store(1)
+	f.room.Store(95 * mebi)
+	clock.Step(b.retryEvery * maxDenialWait)
+	if !b.mayCheckAccess(s) {
+		t.Fatal("it is not tried again")
+	}
+	b.recordAccess(s, nil, nil)
+	if s.access != opening || s.full == nil {
+		t.Fatalf("it is %d", s.access)
+	}
+	check("while all is listed again")
+	s.full.bytes = 95 * mebi
+	if !b.closeLargest(0) || s.access != tooLarge {
+		t.Errorf("it is %d", s.access)
+	}
+	check("when that is too large again")
+	f.room.Store(0)
+	b.recordAccess(s, nil, errors.New("away"))
+	if s.access != tooLarge {
+		t.Errorf("the API server did not say what it may watch, and it is %d", s.access)
+	}
+	check("when the API server does not say what it may watch")
+	b.detachFromScopes(all, nil)
+	if b.mayCheckAccess(s) || s.access != tooLarge {
+		t.Errorf("nobody needs it, and it is %d", s.access)
+	}
+	clock.Step(b.retryEvery * maxDenialWait)
+	if b.mayCheckAccess(s) || s.access != unneeded || !s.alarm.due.IsZero() {
+		t.Errorf("nobody needs it, and it is %d, to be tried at %s", s.access, s.alarm.due)
+	}
+	check("when nobody asks for all any longer")
+}
+
+// What cannot be found out about all namespaces is told to those who ask for all, and to nobody else.
+func TestAccessToAllConcernsOnlyThem(t *testing.T) {
+	e, _, w, s := still(t)
+	e.catalog.resources[s.resource.Resource] = s.resource
+	b := breadth{placementOf(e)}
+	b.few = 8
+	s.access = unneeded
+	own := b.newScope(s.resource, scopeKey{namespace: "a"})
+	b.placeWant(w)
+	b.recordAccess(own, nil, nil)
+	own.full.synced, own.full.keeps = true, own.full.listing
+	all := newWant(Owner{Name: "all"}, &Interest{Query: queries.New("Pod", queries.In(""))}, false)
+	all.kind = w.kind
+	w.kind.wants[all] = struct{}{}
+	b.placeWant(all)
+	states := func(when string, want observed.TargetState) {
+		t.Helper()
+		if got := e.answers.checkCoverage(&all.query).state; got != want {
+			t.Errorf("%s, who asks for all is told %s, want %s", when, got, want)
+		}
+		if got := e.answers.checkCoverage(&w.query).state; got != observed.Complete {
+			t.Errorf("%s, who asks for one namespace is told %s", when, got)
+		}
+	}
+	states("at first", observed.Unsynced)
+	b.recordAccess(s, nil, http.ErrServerClosed)
+	states("without an answer", observed.Failed)
+	b.recordAccess(s, []string{"list"}, nil)
+	states("without the right", observed.Forbidden)
+}
