@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
@@ -217,4 +218,38 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	states("without an answer", observed.Failed)
 	b.recordAccess(s, []string{"list"}, nil)
 	states("without the right", observed.Forbidden)
+}
+
+// A watch of all takes over when it knows all changes that narrow ones have shown, and all that is read of its objects: nothing goes back.
+func TestAWatchOfAllCatchesUpFirst(t *testing.T) {
+	e, _, w, s := still(t)
+	e.catalog.resources[s.resource.Resource] = s.resource
+	b := breadth{placementOf(e)}
+	b.recordAccess(s, []string{"list"}, nil)
+	own := s.resource.scopes[scopeKey{namespace: "a"}]
+	b.recordAccess(own, nil, nil)
+	own.full.synced, own.full.keeps, own.full.changed = true, own.full.listing, "10"
+	b.recordAccess(s, nil, nil)
+	s.full.keeps, s.full.reached = s.full.listing, "10"
+	ends := func(when string, want bool) {
+		t.Helper()
+		if b.endOpening(s); (s.access == allowed) != want {
+			t.Errorf("%s, it is %d", when, s.access)
+		}
+		if got := e.answers.checkCoverage(&w.query).state; got != observed.Complete {
+			t.Errorf("%s, its Cleaner is told %s", when, got)
+		}
+	}
+	ends("before its list is there", false)
+	s.full.synced, s.full.reached = true, "9"
+	ends("with an older list", false)
+	s.full.reached, s.full.failure = "10", "away"
+	ends("while it fails", false)
+	s.full.failure, s.full.keeps = "", keptparts.MergeReads(nil)
+	ends("with less than is read", false)
+	s.full.keeps = s.full.listing
+	ends("with all that the narrow one knows", true)
+	if s.resource.scopes[scopeKey{namespace: "a"}] != nil {
+		t.Error("the narrow one remains")
+	}
 }
