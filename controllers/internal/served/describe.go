@@ -30,6 +30,13 @@ func NamespaceFor(res Resource, q snapshot.Query) string {
 	return q.Namespace
 }
 
+// DescribeExcess says which objects take too many bytes of memory, of those that the operator may use, and what to do about it.
+func DescribeExcess(r Resource, namespace, name string, bytes, limit int64) string {
+	const mebi = 1 << 20
+	return fmt.Sprintf("%s take about %d MiB of memory, more than is left of the %d MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
+		DescribeScope(r, namespace, name), bytes/mebi, limit/mebi)
+}
+
 // CheckQuery says why a query of a resource, whose selectors may name these fields, will never be answered; empty if it may be.
 func CheckQuery(r Resource, f snapshot.FieldLabels, q *snapshot.Query) string {
 	wrong := cmp.Or(q.CheckScope(r.GVR.GroupResource(), r.Namespaced), CheckNames(q), f.CheckSelector(r.GVR.GroupResource(), q.Fields))

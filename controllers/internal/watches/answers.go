@@ -5,6 +5,7 @@ package watches
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,6 +97,9 @@ func (a *answers) checkCoverage(q *snapshot.Query) coverage {
 		l.informers = nil
 		all = all.mergeWith(l)
 	}
+	if len(all.informers) > 1 && slices.ContainsFunc(all.informers, func(i *informer) bool { return i.scope.isWide() }) {
+		return coverage{state: observed.Unsynced, detail: r.readingDetail()} // its own namespaces would be there twice
+	}
 	return all
 }
 
@@ -148,6 +152,11 @@ func (a *answers) noteLoss(w *want) {
 	for _, i := range a.checkCoverage(&w.query).informers {
 		w.lost = monotime.ChooseEarlier(w.lost, i.known)
 	}
+}
+
+// isServedBy reports whether an informer of a scope serves a want.
+func (a *answers) isServedBy(w *want, s *scope) bool {
+	return slices.ContainsFunc(a.checkCoverage(&w.query).informers, func(i *informer) bool { return i.scope == s })
 }
 
 // reportState wakes the owner of a want when it does not know of its state yet. To be still read is no news.

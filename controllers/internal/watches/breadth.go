@@ -4,6 +4,7 @@
 package watches
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -60,7 +61,7 @@ func (b breadth) mayOpen(s *scope) bool {
 	case needed:
 		b.setAlarm(s, time.Time{})
 		return false
-	case s.access == tooLarge && !b.mayReopen(s): // to be remembered, should it be needed again
+	case s.access == tooLarge && b.clock.Now().Before(s.excess.until) && !b.feeds.budget.HasRoom(s.excess.bytes): // should it be needed again
 		b.setAlarm(s, b.clock.Now().Add(b.retryEvery))
 		return false
 	}
@@ -84,8 +85,12 @@ func (b breadth) open(s *scope) {
 		b.closeWide(s)
 	case hasRoom:
 		s.access, s.detail = opening, ""
-		for w := range s.wants {
-			b.feeds.ensureInformer(s, w.full)
+		for _, full := range []bool{true, false} { // an informer of whole objects serves both
+			for w := range s.wants {
+				if w.full == full {
+					b.feeds.ensureInformer(s, full)
+				}
+			}
 		}
 		b.answers.reportStates(s.wants)
 	case s.asked[""] > 0: // there may be room without the narrow ones
@@ -98,10 +103,11 @@ func (b breadth) open(s *scope) {
 }
 
 // mustWait reports whether a want waits for a wide scope, and is not served by a narrow one meanwhile. While the wide one is opened no further narrow
-// watch begins: it would end soon.
+// watch begins: it would end soon. But if the wide one cannot be opened, it begins.
 func (b breadth) mustWait(s *scope, namespace string) bool {
-	narrow := scopeKey{namespace: namespace, filter: s.filter}
-	return s.isWide() && (s.access == unneeded || s.access == opening) && b.needsAll(s) && s.resource.scopes[narrow] == nil
+	waits := s.isWide() && (s.access == opening || s.access == unneeded && s.detail == "" && b.needsAll(s))
+	fails := slices.ContainsFunc(s.listInformers(), func(i *informer) bool { return i.failure != "" })
+	return waits && !fails && s.resource.scopes[scopeKey{namespace: namespace, filter: s.filter}] == nil
 }
 
 // endOpening has a wide scope serve all its wants, if it knows all that the narrow ones know.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -167,9 +168,9 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 		t.Fatalf("it is %d", s.access)
 	}
 	check("while all is listed again")
-	s.full.bytes = 95 * mebi
-	if !b.closeLargest(0) || s.access != tooLarge {
-		t.Errorf("it is %d", s.access)
+	s.full.bytes, own.full.bytes = 15*mebi, 20*mebi
+	if !b.closeLargest(mebi) || s.access != tooLarge || own.access != allowed {
+		t.Errorf("it is %d, and the watch of one namespace %d", s.access, own.access)
 	}
 	check("when that is too large again")
 	f.room.Store(0)
@@ -179,6 +180,7 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 	}
 	check("when the API server does not say what it may watch")
 	b.detachFromScopes(all, nil)
+	s.readsNow("phase")
 	if b.mayCheckAccess(s) || s.access != tooLarge {
 		t.Errorf("nobody needs it, and it is %d", s.access)
 	}
@@ -214,10 +216,19 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 		}
 	}
 	states("at first", observed.Unsynced)
+	w.reportedState, w.lost = observed.Complete, time.Time{}
+	e.wakeups.takeOwners()
 	b.recordAccess(s, nil, http.ErrServerClosed)
 	states("without an answer", observed.Failed)
 	b.recordAccess(s, []string{"list"}, nil)
 	states("without the right", observed.Forbidden)
+	b.detachFromScopes(all, nil)
+	if b.mayCheckAccess(s) || s.access != unneeded {
+		t.Errorf("nobody asks for all, and it is %d", s.access)
+	}
+	if woken, _ := e.wakeups.takeOwners(); slices.Contains(woken, w.owner) || !w.lost.IsZero() {
+		t.Errorf("who asks for one namespace, which has not changed, is woken, and has lost what was since %s", w.lost)
+	}
 }
 
 // A watch of all takes over when it knows all changes that narrow ones have shown, and all that is read of its objects: nothing goes back.
@@ -251,5 +262,63 @@ func TestAWatchOfAllCatchesUpFirst(t *testing.T) {
 	ends("with all that the narrow one knows", true)
 	if s.resource.scopes[scopeKey{namespace: "a"}] != nil {
 		t.Error("the narrow one remains")
+	}
+}
+
+// An answer is of the watch of all, or of those of namespaces: of both, objects would be there twice.
+func TestNoObjectIsThereTwiceWhileAllIsListed(t *testing.T) {
+	e, _, w, s := still(t)
+	e.catalog.resources[s.resource.Resource] = s.resource
+	b := breadth{placementOf(e)}
+	b.recordAccess(s, []string{"list"}, nil)
+	own := s.resource.scopes[scopeKey{namespace: "a"}]
+	b.recordAccess(own, nil, nil)
+	own.full.synced, own.full.keeps, own.full.changed = true, own.full.listing, "10"
+	b.recordAccess(s, nil, nil)
+	both := newWant(Owner{Name: "both"}, &Interest{Query: queries.New("Pod", queries.Among("a", "c"))}, false)
+	both.kind = w.kind
+	w.kind.wants[both] = struct{}{}
+	b.placeWant(both)
+	if s.resource.scopes[scopeKey{namespace: "c"}] != nil {
+		t.Error("a narrow watch begins that would end soon")
+	}
+	s.full.synced, s.full.keeps, s.full.reached = true, s.full.listing, "9"
+	if got := e.answers.checkCoverage(&both.query); got.state != observed.Unsynced {
+		t.Errorf("two watches answer: %s", got.state)
+	}
+	s.full.reached = "10"
+	b.endOpening(s)
+	if got := e.answers.checkCoverage(&both.query); got.state != observed.Complete || len(got.informers) != 1 {
+		t.Errorf("the watch of all has taken over, and it is %s of %d", got.state, len(got.informers))
+	}
+}
+
+// If all namespaces cannot be listed, those that Cleaners ask for are watched each for itself, however many these are.
+func TestAWatchOfAllThatFailsStopsNobody(t *testing.T) {
+	s := apiserver.New(t)
+	r := newRig(t, s)
+	placementOf(r.Engine).few = 1
+	var fails atomic.Bool
+	fails.Store(true)
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		if !isStreamed(verb, r) || gvr != apiserver.Pods || strings.Contains(r.URL.Path, "/namespaces/") || !fails.Load() {
+			return false
+		}
+		apiserver.Fail(w, http.StatusInternalServerError, "InternalError", nil)
+		return true
+	})
+	namespaces := []string{"a", "b", "c", "d"}
+	for _, namespace := range namespaces {
+		s.Put(apiserver.Pods, namespace, "p", nil)
+		r.SetInterests(Owner{Namespace: namespace, Name: "c"}, interests(queries.New("Pod", queries.In(namespace))))
+	}
+	for _, namespace := range namespaces {
+		r.reads(queries.New("Pod", queries.In(namespace)), observed.Complete, "p")
+	}
+	fails.Store(false)
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	for _, namespace := range namespaces {
+		r.reads(queries.New("Pod", queries.In(namespace)), observed.Complete, "p")
+		r.wakes(Owner{Namespace: namespace, Name: "c"}, "a change", func() { s.Put(apiserver.Pods, namespace, "q", nil) })
 	}
 }

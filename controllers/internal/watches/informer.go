@@ -380,6 +380,9 @@ func (f *feeds) markFailing(i *informer, err error) {
 	}
 	s := i.scope
 	i.failure = fmt.Sprintf("cannot list and watch %s: %v", served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
+	if s.access == opening { // who waits for it is served by narrow scopes
+		f.placement.repositionWants(s)
+	}
 	f.answers.reportStates(s.wants)
 }
 

@@ -5,7 +5,6 @@ package watches
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -88,13 +87,11 @@ type excess struct {
 }
 
 // isClosed says that a scope is not watched, so that narrower ones are.
-func (s *scope) isClosed() bool {
-	switch s.access {
-	case denied, tooLarge, unneeded, opening:
-		return true
-	default:
-		return false
-	}
+func (s *scope) isClosed() bool { return s.access.isClosed() }
+
+// isClosed says that narrower scopes are watched instead.
+func (a access) isClosed() bool {
+	return a == denied || a == tooLarge || a == unneeded || a == opening
 }
 
 // countBytes is about how much memory the objects of a scope take.
@@ -363,7 +360,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 			return
 		case unneeded:
 			s.detail = err.Error()
-			p.answers.reportStates(s.wants)
+			p.repositionWants(s)
 			return
 		}
 		p.setAccess(s, uncheckable, err.Error())
@@ -383,11 +380,14 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	breadth{p}.noteLeave(s)
 }
 
-// setAccess sets what the operator may do with a scope. Where that changes its wants may be served by other informers from then on.
+// setAccess sets what the operator may do with a scope. Where that changes its wants may be served by other informers from then on: those that narrower
+// scopes serve before and after are not.
 func (p *placement) setAccess(s *scope, a access, detail string) {
 	if s.access != a {
 		for w := range s.wants {
-			p.answers.noteLoss(w)
+			if !s.isClosed() || !a.isClosed() || p.answers.isServedBy(w, s) {
+				p.answers.noteLoss(w)
+			}
 		}
 	}
 	s.access, s.detail = a, detail
@@ -402,21 +402,23 @@ func (p *placement) markDenied(s *scope) {
 }
 
 // closeLargest stops watching the scope whose objects take most memory, if it is at least so much. Its wants are served by narrower scopes where
-// there are such. But if less is read of such a scope than it keeps, it is listed again instead.
+// there are such. What is being opened comes first: narrow scopes serve. And if less is read of a scope than it keeps, it is listed again instead.
 func (p *placement) closeLargest(atLeast int64) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
-	if (widening{p.feeds}).listLess(atLeast) {
-		return true
-	}
-	s, bytes := p.findLargest()
-	if s == nil || bytes < atLeast {
-		return false
+	s, bytes := p.findLargest(func(s *scope) bool { return s.access == opening })
+	if s == nil { // without it, narrow ones would serve
+		if (widening{p.feeds}).listLess(atLeast) {
+			return true
+		}
+		if s, bytes = p.findLargest(func(*scope) bool { return true }); s == nil || bytes < atLeast {
+			return false
+		}
 	}
 	now := p.clock.Now()
-	until, detail := now.Add(p.retryEvery*maxDenialWait), p.describeExcess(s, bytes)
+	until, detail := now.Add(p.retryEvery*maxDenialWait), served.DescribeExcess(s.resource.Resource, s.namespace, s.name, bytes, p.feeds.budget.Limit())
 	p.feeds.metrics.CountTooLarge()
-	if s.next != nil { // those who read no more than full keeps continue
+	if s.next != nil && s.access != opening { // those who read no more than full keeps continue
 		s.asideExcess = detail
 		p.feeds.stopInformer(s.next)
 		s.next = nil
@@ -425,6 +427,9 @@ func (p *placement) closeLargest(atLeast int64) bool {
 		return true
 	}
 	s.excess = excess{bytes: bytes, until: until}
+	if s.access == opening { // it would have taken more
+		s.excess.bytes = p.feeds.budget.Limit()
+	}
 	if s.full != nil {
 		s.excess.kept = s.full.listing
 	}
@@ -435,23 +440,16 @@ func (p *placement) closeLargest(atLeast int64) bool {
 	return true
 }
 
-// findLargest finds the scope whose objects take most memory, and how much that is; nil if nothing is watched.
-func (p *placement) findLargest() (largest *scope, bytes int64) {
+// findLargest finds the scope whose objects take most memory, and how much that is, of those that are chosen; nil if there is none.
+func (p *placement) findLargest(isChosen func(*scope) bool) (largest *scope, bytes int64) {
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
-			if n := s.countBytes(); largest == nil || n > bytes {
+			if n := s.countBytes(); (largest == nil || n > bytes) && isChosen(s) {
 				largest, bytes = s, n
 			}
 		}
 	}
 	return largest, bytes
-}
-
-// describeExcess says what takes too much memory, and what to do about it.
-func (p *placement) describeExcess(s *scope, bytes int64) string {
-	const mebi = 1 << 20
-	return fmt.Sprintf("%s take about %d MiB of memory, more than is left of the %d MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
-		served.DescribeScope(s.resource.Resource, s.namespace, s.name), bytes/mebi, p.feeds.budget.Limit()/mebi)
 }
 
 // mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
@@ -467,7 +465,7 @@ func (p *placement) repositionWants(s *scope) {
 	}
 	for _, w := range wants {
 		p.placeWant(w)
-		if l := p.answers.checkCoverage(&w.query); l.state == observed.Complete {
+		if l := p.answers.checkCoverage(&w.query); l.state == observed.Complete && !w.lost.IsZero() {
 			w.reportedState = observed.Unknown // what happened before it came here was not seen
 		}
 		p.answers.reportState(w)

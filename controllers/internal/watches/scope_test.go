@@ -44,7 +44,7 @@ func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	e, _, w, s := still(t)
 	s.access = allowed
 	feedsOf(e).ensureInformer(s, true)
-	s.full.synced, w.reportedState = true, observed.Complete
+	s.full.synced, w.reportedState, w.lost = true, observed.Complete, e.clock.Now()
 	placementOf(e).repositionWants(s)
 	if woken, _ := e.wakeups.takeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != observed.Complete {
 		t.Errorf("it wakes %v, and has told %v", woken, w.reportedState)

@@ -145,20 +145,19 @@ func (f widening) swap(i *informer) (l *listing, since time.Time) {
 // listLess lists a scope again that keeps more than is read, and whose objects take at least so many bytes: the one that takes most. It reports
 // whether there is one. Until the list is there, the wants of the scope wait.
 func (f widening) listLess(atLeast int64) bool {
-	var largest *scope
-	for _, r := range f.catalog.resources {
-		for _, s := range r.scopes {
-			if bytes := s.countBytes(); bytes >= atLeast && s.keepsTooMuch() && (largest == nil || bytes > largest.countBytes()) {
-				largest = s
-			}
-		}
-	}
+	now := f.clock.Now()
+	largest, _ := f.placement.findLargest(func(s *scope) bool {
+		return s.countBytes() >= atLeast && s.keepsTooMuch() && !s.pace.FindTurn(now).After(now)
+	})
 	if largest == nil {
 		return false
 	}
 	for w := range largest.wants {
-		f.answers.noteLoss(w)
+		if f.answers.isServedBy(w, largest) {
+			f.answers.noteLoss(w)
+		}
 	}
+	largest.pace.NoteBegin(now)
 	f.stopInformers(largest)
 	for w := range largest.wants {
 		f.ensureInformer(largest, w.full)
