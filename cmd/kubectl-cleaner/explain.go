@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/cmd/kubectl-cleaner/internal/manifests"
@@ -31,7 +33,8 @@ func newExplainCommand(t *tool) *cobra.Command {
 		Use:   "explain " + cleanerArgument + " [--object KIND/NAMESPACE/NAME]",
 		Short: "Explain why a Cleaner has or has not acted, or why not on an object",
 		Long: `Explain why a Cleaner or a ClusterCleaner has or has not acted, from its status: the result of the last evaluation, what
-it waits for, what it could not read or was not allowed to do, and its last actions.
+it waits for, what it could not read or was not allowed to do, and its last actions. Also which targets it keeps in memory as
+whole objects, and which rules it evaluates as a whole after each change, and why.
 
 With --object, evaluate the Cleaner now, with your own rights, and explain what it makes of one object: which rule acts
 on the object and when, or which step of each rule leaves it out, and what each part of 'when' gives. With -f too, the
@@ -82,8 +85,45 @@ func (e *explainCommand) explainStatus(cmd *cobra.Command, args []string) error 
 	if err != nil {
 		return err
 	}
+	stored := e.compileStored(cmd.Context(), u)
 	out := e.terminal.out
-	return out.WriteColumns(func(page output.Screen) { printStatus(page, out.NewPainter(), c.displayName, owner) })
+	return out.WriteColumns(func(page output.Screen) {
+		printStatus(page, out.NewPainter(), c.displayName, owner)
+		printCosts(page, stored)
+	})
+}
+
+// compileStored compiles a Cleaner of the cluster; nil if it is invalid, as its status says, or its template cannot be read.
+func (e *explainCommand) compileStored(ctx context.Context, u *unstructured.Unstructured) *manifests.Cleaner {
+	loader, err := e.loadClusterTemplates(ctx)
+	if err != nil {
+		return nil
+	}
+	c, _, err := loadStored(ctx, loader, u)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// printCosts prints what the operator cannot do cheaply for a Cleaner, and why: targets that it keeps as whole objects, and rules that it evaluates as
+// a whole after each change.
+func printCosts(out output.Screen, c *manifests.Cleaner) {
+	if c == nil {
+		return
+	}
+	readings := c.Programs.FindReadings()
+	for i := range c.Work.Targets {
+		name := c.Work.Targets[i].Name
+		if reading, seen := readings[name]; seen && reading.WholeFor != "" {
+			out.Printf("\nMemory: of target %q, whole objects are kept, for %s\n", name, reading.WholeFor)
+		}
+	}
+	for i := range c.Work.Rules {
+		if reuse := c.Programs.FindReuse(i); reuse.Impossible != "" {
+			out.Printf("\nTime: of rule %q, %s\n", c.Work.Rules[i].Name, describeReuse(reuse))
+		}
+	}
 }
 
 // printStatus prints a status for people, the most important part first.

@@ -78,6 +78,41 @@ spec:
   - {name: late, forEach: maps.items, when: 'item.metadata.labels.app != "web"', actions: [{delete: {}}]}
 `
 
+// explainedCostly is a Cleaner that reads whole objects.
+const explainedCostly = `
+apiVersion: cleaner.vtex.dev/v1alpha1
+kind: Cleaner
+metadata: {name: costly, namespace: team}
+spec:
+  lifecycle: Recurring
+  mode: DryRun
+  targets: [{name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: web}}}]
+  rules:
+  - {name: twins, forEach: maps.items, when: 'maps.items.exists(m, m.metadata.name != item.metadata.name && m == item)', actions: [{delete: {}}]}
+`
+
+// testExplainCosts explains what the operator cannot do cheaply for a Cleaner.
+func testExplainCosts(t *testing.T, s *session, client dynamic.Interface) {
+	cleaners := client.Resource(v1alpha1.GroupVersion.WithResource("cleaners")).Namespace("team")
+	for name, text := range map[string]string{"costly": explainedCostly, "why": explainedLive} {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cleaners.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got := s.run(0, "explain", name, "-n", "team")
+		costly := strings.Contains(got, `Memory: of target "maps", whole objects are kept, for rules[0].when`) && strings.Contains(got, `Time: of rule "twins", each change evaluates all items, because when reads all objects of target "maps" for each item`)
+		if costly != (name == "costly") || !costly && (strings.Contains(got, "Memory:") || strings.Contains(got, "Time:")) {
+			t.Errorf("of %s it says:\n%s", name, got)
+		}
+		if err := cleaners.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // testExplainObject explains objects of a cluster with the rights of the caller.
 func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
 	u := &unstructured.Unstructured{}

@@ -244,6 +244,7 @@ func TestLive(t *testing.T) {
 	})
 
 	t.Run("ExplainObject", func(t *testing.T) {
+		testExplainCosts(t, s, client)
 		testExplainObject(t, &session{t: t, kubeconfig: s.kubeconfig, now: s.now.AddDate(4, 0, 0)}, client)
 	})
 	t.Run("List", func(t *testing.T) {
