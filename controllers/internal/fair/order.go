@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vtex/cleaner/controllers/internal/placedheap"
 )
 
 const (
@@ -37,7 +39,7 @@ type order[T comparable] struct {
 	free, freeForLong int
 	shares            map[string]*share[T]
 	// short and long are the namespaces that wait, those with short work apart.
-	short, long heapOf[*share[T]]
+	short, long placedheap.Heap[*share[T]]
 	// floor is what the last namespace that was served had used. A namespace that comes back begins there: time at rest is no credit.
 	floor time.Duration
 	swept time.Time
@@ -47,7 +49,7 @@ type order[T comparable] struct {
 
 // share is what one namespace wants, has and has used.
 type share[T comparable] struct {
-	waiting heapOf[*waiter[T]]
+	waiting placedheap.Heap[*waiter[T]]
 	taken   int
 	used    time.Duration
 	// usual is how long its work usually takes: rises at once, and falls slowly. hasWorked says that it is known.
@@ -88,7 +90,7 @@ func newOrder[T comparable](places, kept int) *order[T] {
 func (s *share[T]) isShort() bool { return s.hasWorked && s.usual <= shortWork }
 
 // lineOf returns where a namespace waits.
-func (o *order[T]) lineOf(s *share[T]) *heapOf[*share[T]] {
+func (o *order[T]) lineOf(s *share[T]) *placedheap.Heap[*share[T]] {
 	if s.isShort() {
 		return &o.short
 	}
@@ -158,7 +160,7 @@ func (o *order[T]) takeNext() *waiter[T] {
 }
 
 // chooseFirst returns the first namespace in a line that holds fewer places than are free for it; nil if there is none.
-func chooseFirst[T comparable](line *heapOf[*share[T]], free int) (first *share[T]) {
+func chooseFirst[T comparable](line *placedheap.Heap[*share[T]], free int) (first *share[T]) {
 	var passed []*share[T]
 	for line.Len() > 0 && first == nil && free > 0 {
 		s := heap.Pop(line).(*share[T])
@@ -239,7 +241,7 @@ func (o *order[T]) forgetResting(now time.Time) {
 	}
 }
 
-// IsBefore and SetPlace are for the heap of the namespaces that wait.
+// IsBefore is for the heap of the namespaces that wait, as SetPlace.
 func (s *share[T]) IsBefore(other *share[T]) bool {
 	return s.used < other.used || s.used == other.used && s.number < other.number
 }
@@ -257,31 +259,3 @@ func (w *waiter[T]) IsBefore(other *waiter[T]) bool {
 	}
 }
 func (w *waiter[T]) SetPlace(place int) { w.place = place }
-
-// heapOf is a heap of what knows its place in it; -1 if it is not there.
-type heapOf[E interface {
-	IsBefore(other E) bool
-	SetPlace(place int)
-}] []E
-
-func (h heapOf[E]) Len() int           { return len(h) }
-func (h heapOf[E]) Less(i, j int) bool { return h[i].IsBefore(h[j]) }
-func (h heapOf[E]) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].SetPlace(i)
-	h[j].SetPlace(j)
-}
-
-// Push is for the heap.
-func (h *heapOf[E]) Push(e any) {
-	e.(E).SetPlace(len(*h))
-	*h = append(*h, e.(E))
-}
-
-// Pop is for the heap.
-func (h *heapOf[E]) Pop() any {
-	last := (*h)[len(*h)-1]
-	last.SetPlace(-1)
-	*h = (*h)[:len(*h)-1]
-	return last
-}

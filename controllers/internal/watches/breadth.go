@@ -61,7 +61,7 @@ func (b breadth) mayOpen(s *scope) bool {
 	case needed:
 		b.setAlarm(s, time.Time{})
 		return false
-	case s.access == tooLarge && b.clock.Now().Before(s.excess.until) && !b.feeds.budget.HasRoom(s.excess.bytes): // should it be needed again
+	case s.access == tooLarge && b.clock.Now().Before(s.excess.until): // should it be needed again
 		b.setAlarm(s, b.clock.Now().Add(b.retryEvery))
 		return false
 	}
@@ -80,33 +80,37 @@ func (b breadth) closeWide(s *scope) {
 // open begins to list a wide scope that may be watched, if it is still needed. Narrow ones serve meanwhile.
 func (b breadth) open(s *scope) {
 	b.setAlarm(s, time.Time{})
-	switch hasRoom := s.access != tooLarge || b.feeds.budget.HasRoom(s.excess.bytes); {
+	budget, bytes := b.feeds.budget, s.excess.bytes
+	fits := s.access != tooLarge || s.excess.partial || budget.HasRoom(bytes)
+	switch {
 	case !b.needsAll(s):
 		b.closeWide(s)
-	case hasRoom:
-		s.access, s.detail = opening, ""
-		for _, full := range []bool{true, false} { // an informer of whole objects serves both
-			for w := range s.wants {
-				if w.full == full {
-					b.feeds.ensureInformer(s, full)
-				}
-			}
-		}
-		b.answers.reportStates(s.wants)
-	case s.asked[""] > 0: // there may be room without the narrow ones
+	case !fits && s.asked[""] > 0 && budget.HasRoom(bytes-s.countNarrowBytes()): // without the narrow ones
 		b.setAccess(s, allowed, "")
 		b.repositionWants(s)
-	default: // the narrow ones serve all
-		s.excess.until = b.clock.Now().Add(b.retryEvery * maxDenialWait)
-		b.setAlarm(s, s.excess.until)
+	default: // if it is too large, it ends first
+		s.access, s.detail = opening, ""
+		ensureInformers(b.feeds, s)
+		b.repositionWants(s)
 	}
 }
 
+// countNarrowBytes is about how much memory the objects take in all scopes that are narrower than a wide one.
+func (s *scope) countNarrowBytes() (bytes int64) {
+	for _, other := range s.resource.scopes {
+		if other != s && other.filter == s.filter {
+			bytes += other.countBytes()
+		}
+	}
+	return bytes
+}
+
 // mustWait reports whether a want waits for a wide scope, and is not served by a narrow one meanwhile. While the wide one is opened no further narrow
-// watch begins: it would end soon. But if the wide one cannot be opened, it begins.
+// watch begins: it would end soon. But if the wide one cannot be opened for some time, it begins.
 func (b breadth) mustWait(s *scope, namespace string) bool {
 	waits := s.isWide() && (s.access == opening || s.access == unneeded && s.detail == "" && b.needsAll(s))
-	fails := slices.ContainsFunc(s.listInformers(), func(i *informer) bool { return i.failure != "" })
+	long := b.clock.Now().Add(-b.retryEvery / refusalShare)
+	fails := slices.ContainsFunc(s.listInformers(), func(i *informer) bool { return i.hasFailedSince(long) })
 	return waits && !fails && s.resource.scopes[scopeKey{namespace: namespace, filter: s.filter}] == nil
 }
 

@@ -173,6 +173,9 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 		t.Errorf("it is %d, and the watch of one namespace %d", s.access, own.access)
 	}
 	check("when that is too large again")
+	if clock.Step(b.retryEvery * maxDenialWait / 2); b.mayCheckAccess(s) {
+		t.Error("how much it takes is not known, and it is tried again because there is room for what was listed of it")
+	}
 	f.room.Store(0)
 	b.recordAccess(s, nil, errors.New("away"))
 	if s.access != tooLarge {
@@ -218,6 +221,8 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	states("at first", observed.Unsynced)
 	w.reportedState, w.lost = observed.Complete, time.Time{}
 	e.wakeups.takeOwners()
+	b.recordAccess(s, nil, http.ErrServerClosed)
+	states("without one answer", observed.Unsynced)
 	b.recordAccess(s, nil, http.ErrServerClosed)
 	states("without an answer", observed.Failed)
 	b.recordAccess(s, []string{"list"}, nil)
@@ -320,5 +325,37 @@ func TestAWatchOfAllThatFailsStopsNobody(t *testing.T) {
 	for _, namespace := range namespaces {
 		r.reads(queries.New("Pod", queries.In(namespace)), observed.Complete, "p")
 		r.wakes(Owner{Namespace: namespace, Name: "c"}, "a change", func() { s.Put(apiserver.Pods, namespace, "q", nil) })
+	}
+}
+
+// Who waits for all namespaces to be watched is served by a watch of its own if that fails for some time, and knows since when it has missed changes.
+func TestWhoWaitedForAllKnowsWhatItMissed(t *testing.T) {
+	e, clock, w, s := still(t)
+	e.catalog.resources[s.resource.Resource] = s.resource
+	b := breadth{placementOf(e)}
+	b.recordAccess(s, []string{"list"}, nil)
+	b.recordAccess(s, nil, nil)
+	other := newWant(Owner{Namespace: "c", Name: "c"}, &Interest{Query: queries.New("Pod", queries.In("c"))}, false)
+	other.kind = w.kind
+	w.kind.wants[other] = struct{}{}
+	b.placeWant(other)
+	known := clock.Now()
+	s.full.synced, s.full.keeps, s.full.known, other.reportedState = true, s.full.listing, known, observed.Complete
+	narrow := scopeKey{namespace: "c"}
+	feedsOf(e).markFailing(s.full, errors.New("away"))
+	if s.resource.scopes[narrow] != nil || !other.lost.IsZero() {
+		t.Error("one failure ends it")
+	}
+	clock.Step(b.retryEvery)
+	feedsOf(e).markFailing(s.full, errors.New("away"))
+	if own := s.resource.scopes[narrow]; own == nil || !other.lost.Equal(known) {
+		t.Fatalf("its own watch is %v, and it has missed changes since %s", own, other.lost)
+	}
+	b.recordAccess(s.resource.scopes[narrow], nil, nil)
+	s.resource.scopes[narrow].full.synced, s.resource.scopes[narrow].full.keeps = true, s.resource.scopes[narrow].full.listing
+	e.wakeups.takeOwners()
+	e.answers.reportStates(s.resource.scopes[narrow].wants)
+	if woken, _ := e.wakeups.takeOwners(); !slices.Contains(woken, other.owner) {
+		t.Errorf("woken is %v", woken)
 	}
 }

@@ -186,6 +186,17 @@ func (f *feeds) ensureInformer(s *scope, full bool) {
 	}
 }
 
+// ensureInformers sees to it that informers run that serve all wants of a scope. One of whole objects serves both.
+func ensureInformers(f *feeds, s *scope) {
+	for _, full := range []bool{true, false} {
+		for w := range s.wants {
+			if w.full == full {
+				f.ensureInformer(s, full)
+			}
+		}
+	}
+}
+
 // stopInformers ends the informers of a scope, and drops what they hold.
 func (f *feeds) stopInformers(s *scope) {
 	for _, i := range s.listInformers() {
@@ -371,19 +382,27 @@ func (f *feeds) handleWatchError(i *informer, err error) {
 
 // markFailing marks an informer as failing: at once while it knows nothing, else when it has been out of touch for long.
 func (f *feeds) markFailing(i *informer, err error) {
-	now := f.clock.Now()
+	now, s := f.clock.Now(), i.scope
 	if i.failingSince.IsZero() {
 		i.failingSince = now
 	}
-	if i.failure != "" || i.synced && now.Sub(i.failingSince) < f.retryEvery {
-		return
+	if i.failure == "" && (!i.synced || now.Sub(i.failingSince) >= f.retryEvery) {
+		for w := range s.wants {
+			if slices.Contains(f.answers.checkCoverage(&w.query).informers, i) {
+				f.answers.noteLoss(w)
+			}
+		}
+		i.failure = fmt.Sprintf("cannot list and watch %s: %v", served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
+		f.answers.reportStates(s.wants)
 	}
-	s := i.scope
-	i.failure = fmt.Sprintf("cannot list and watch %s: %v", served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
-	if s.access == opening { // who waits for it is served by narrow scopes
+	if s.access == opening && i.hasFailedSince(now.Add(-f.retryEvery/refusalShare)) {
 		f.placement.repositionWants(s)
 	}
-	f.answers.reportStates(s.wants)
+}
+
+// hasFailedSince reports whether an informer fails, and has since a moment.
+func (i *informer) hasFailedSince(at time.Time) bool {
+	return i.failure != "" && !i.failingSince.After(at)
 }
 
 // store is what a Reflector fills an informer through.

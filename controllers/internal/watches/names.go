@@ -6,6 +6,8 @@ package watches
 import (
 	"container/heap"
 	"time"
+
+	"github.com/vtex/cleaner/controllers/internal/placedheap"
 )
 
 // namesAtATime is for how many single objects it is asked at a time what the operator may do with them.
@@ -14,7 +16,7 @@ const namesAtATime = 8
 // nameAlarms are the alarms of single objects. There may be as many as users name, so that no goroutine waits for each: a few wait for
 // the first. The Engine's lock guards them.
 type nameAlarms struct {
-	line nameLine
+	line placedheap.Heap[*scope]
 	// first rings when the first of them is due.
 	first alarm
 }
@@ -24,14 +26,7 @@ func newNameAlarms() *nameAlarms { return &nameAlarms{first: newAlarm(time.Time{
 // setAlarm sets the alarm of a single object; zero: it has none.
 func (a *nameAlarms) setAlarm(s *scope, due time.Time) {
 	s.alarm.due = due
-	switch stands := s.place >= 0; {
-	case stands && due.IsZero():
-		heap.Remove(&a.line, s.place)
-	case stands:
-		heap.Fix(&a.line, s.place)
-	case !due.IsZero():
-		heap.Push(&a.line, s)
-	}
+	a.line.SetMember(s, s.place, !due.IsZero())
 	a.setFirst()
 }
 
@@ -57,27 +52,6 @@ func (a *nameAlarms) setFirst() {
 	}
 }
 
-// nameLine is a heap of single objects, by when they are due.
-type nameLine []*scope
-
-func (l nameLine) Len() int           { return len(l) }
-func (l nameLine) Less(i, j int) bool { return l[i].alarm.due.Before(l[j].alarm.due) }
-func (l nameLine) Swap(i, j int) {
-	l[i], l[j] = l[j], l[i]
-	l[i].place, l[j].place = i, j
-}
-
-// Push is for the heap.
-func (l *nameLine) Push(s any) {
-	s.(*scope).place = len(*l)
-	*l = append(*l, s.(*scope))
-}
-
-// Pop is for the heap.
-func (l *nameLine) Pop() any {
-	last := (*l)[len(*l)-1]
-	last.place = -1
-	(*l)[len(*l)-1] = nil
-	*l = (*l)[:len(*l)-1]
-	return last
-}
+// IsBefore is for the heap of the alarms, as SetPlace.
+func (s *scope) IsBefore(other *scope) bool { return s.alarm.due.Before(other.alarm.due) }
+func (s *scope) SetPlace(place int)         { s.place = place }

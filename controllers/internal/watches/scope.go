@@ -79,19 +79,17 @@ type scope struct {
 }
 
 // excess is how many bytes the objects of a scope took that was too large, which parts of them were kept, and when the operator tries to watch it
-// again also if there seems to be no room.
+// again also if there seems to be no room. partial says that it was being opened, and would have taken more.
 type excess struct {
-	bytes int64
-	kept  *keptparts.Parts
-	until time.Time
+	bytes   int64
+	kept    *keptparts.Parts
+	until   time.Time
+	partial bool
 }
 
 // isClosed says that a scope is not watched, so that narrower ones are.
-func (s *scope) isClosed() bool { return s.access.isClosed() }
-
-// isClosed says that narrower scopes are watched instead.
-func (a access) isClosed() bool {
-	return a == denied || a == tooLarge || a == unneeded || a == opening
+func (s *scope) isClosed() bool {
+	return s.access == denied || s.access == tooLarge || s.access == unneeded || s.access == opening
 }
 
 // countBytes is about how much memory the objects of a scope take.
@@ -359,8 +357,10 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 		case denied, tooLarge:
 			return
 		case unneeded:
-			s.detail = err.Error()
-			p.repositionWants(s)
+			if s.alarm.failures > 1 { // once may be an accident, and many may wait
+				s.detail = err.Error()
+				p.repositionWants(s)
+			}
 			return
 		}
 		p.setAccess(s, uncheckable, err.Error())
@@ -385,7 +385,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 func (p *placement) setAccess(s *scope, a access, detail string) {
 	if s.access != a {
 		for w := range s.wants {
-			if !s.isClosed() || !a.isClosed() || p.answers.isServedBy(w, s) {
+			if isServed := p.answers.isServedBy(w, s); isServed != (a == allowed) { // it is served by another one before or after
 				p.answers.noteLoss(w)
 			}
 		}
@@ -426,10 +426,7 @@ func (p *placement) closeLargest(atLeast int64) bool {
 		p.answers.reportStates(s.wants)
 		return true
 	}
-	s.excess = excess{bytes: bytes, until: until}
-	if s.access == opening { // it would have taken more
-		s.excess.bytes = p.feeds.budget.Limit()
-	}
+	s.excess = excess{bytes: bytes, until: until, partial: s.access == opening}
 	if s.full != nil {
 		s.excess.kept = s.full.listing
 	}
@@ -454,7 +451,7 @@ func (p *placement) findLargest(isChosen func(*scope) bool) (largest *scope, byt
 
 // mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
 func (p *placement) mayReopen(s *scope) bool {
-	return !p.clock.Now().Before(s.excess.until) || p.feeds.budget.HasRoom(s.excess.bytes) || s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
+	return !p.clock.Now().Before(s.excess.until) || !s.excess.partial && p.feeds.budget.HasRoom(s.excess.bytes) || s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
 }
 
 // repositionWants assigns scopes to all wants of a scope again, because its access changed.

@@ -159,9 +159,7 @@ func (f widening) listLess(atLeast int64) bool {
 	}
 	largest.pace.NoteBegin(now)
 	f.stopInformers(largest)
-	for w := range largest.wants {
-		f.ensureInformer(largest, w.full)
-	}
+	ensureInformers(f.feeds, largest)
 	f.answers.reportStates(largest.wants)
 	return true
 }
