@@ -91,17 +91,23 @@ spec:
   - {name: twins, forEach: maps.items, when: 'maps.items.exists(m, m.metadata.name != item.metadata.name && m == item)', actions: [{delete: {}}]}
 `
 
+// createFrom creates the object that a text is.
+func createFrom(t *testing.T, in dynamic.ResourceInterface, text string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // testExplainCosts explains what the operator cannot do cheaply for a Cleaner.
 func testExplainCosts(t *testing.T, s *session, client dynamic.Interface) {
 	cleaners := client.Resource(v1alpha1.GroupVersion.WithResource("cleaners")).Namespace("team")
 	for name, text := range map[string]string{"costly": explainedCostly, "why": explainedLive} {
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := cleaners.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		createFrom(t, cleaners, text)
 		got := s.run(0, "explain", name, "-n", "team")
 		costly := strings.Contains(got, `Memory: of target "maps", whole objects are kept, for rules[0].when`) && strings.Contains(got, `Time: of rule "twins", each change evaluates all items, because when reads all objects of target "maps" for each item`)
 		if costly != (name == "costly") || !costly && (strings.Contains(got, "Memory:") || strings.Contains(got, "Time:")) {
@@ -115,10 +121,6 @@ func testExplainCosts(t *testing.T, s *session, client dynamic.Interface) {
 
 // testExplainObject explains objects of a cluster with the rights of the caller.
 func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(explainedLive), &u.Object); err != nil {
-		t.Fatal(err)
-	}
 	maps := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("team")
 	for name, app := range map[string]string{"why-web": "web", "why-other": "other", "why-none": "none"} {
 		m := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name, "labels": map[string]any{"app": app}}}}
@@ -127,9 +129,7 @@ func testExplainObject(t *testing.T, s *session, client dynamic.Interface) {
 		}
 	}
 	cleaners := client.Resource(v1alpha1.GroupVersion.WithResource("cleaners")).Namespace("team")
-	if _, err := cleaners.Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	createFrom(t, cleaners, explainedLive)
 	explain := func(code int, object string, more ...string) string {
 		return s.run(code, append([]string{"explain", "why", "-n", "team", "--object", object}, more...)...)
 	}

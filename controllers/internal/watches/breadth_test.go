@@ -236,16 +236,23 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	}
 }
 
-// A watch of all takes over when it knows all changes that narrow ones have shown, and all that is read of its objects: nothing goes back.
-func TestAWatchOfAllCatchesUpFirst(t *testing.T) {
-	e, _, w, s := still(t)
+// openingAll is an Engine that lists all Pods, while a watch of namespace a, which has shown version 10, serves a want.
+func openingAll(t *testing.T) (b breadth, e *Engine, w *want, s *scope) {
+	t.Helper()
+	e, _, w, s = still(t)
 	e.catalog.resources[s.resource.Resource] = s.resource
-	b := breadth{placementOf(e)}
+	b = breadth{placementOf(e)}
 	b.recordAccess(s, []string{"list"}, nil)
 	own := s.resource.scopes[scopeKey{namespace: "a"}]
 	b.recordAccess(own, nil, nil)
 	own.full.synced, own.full.keeps, own.full.changed = true, own.full.listing, "10"
 	b.recordAccess(s, nil, nil)
+	return b, e, w, s
+}
+
+// A watch of all takes over when it knows all changes that narrow ones have shown, and all that is read of its objects: nothing goes back.
+func TestAWatchOfAllCatchesUpFirst(t *testing.T) {
+	b, e, w, s := openingAll(t)
 	s.full.keeps, s.full.reached = s.full.listing, "10"
 	ends := func(when string, want bool) {
 		t.Helper()
@@ -272,14 +279,7 @@ func TestAWatchOfAllCatchesUpFirst(t *testing.T) {
 
 // An answer is of the watch of all, or of those of namespaces: of both, objects would be there twice.
 func TestNoObjectIsThereTwiceWhileAllIsListed(t *testing.T) {
-	e, _, w, s := still(t)
-	e.catalog.resources[s.resource.Resource] = s.resource
-	b := breadth{placementOf(e)}
-	b.recordAccess(s, []string{"list"}, nil)
-	own := s.resource.scopes[scopeKey{namespace: "a"}]
-	b.recordAccess(own, nil, nil)
-	own.full.synced, own.full.keeps, own.full.changed = true, own.full.listing, "10"
-	b.recordAccess(s, nil, nil)
+	b, e, w, s := openingAll(t)
 	both := newWant(Owner{Name: "both"}, &Interest{Query: queries.New("Pod", queries.Among("a", "c"))}, false)
 	both.kind = w.kind
 	w.kind.wants[both] = struct{}{}
