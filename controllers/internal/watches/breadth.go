@@ -133,9 +133,12 @@ func (s *scope) isCaughtUp() bool {
 			return false
 		}
 		for _, other := range s.resource.scopes {
+			if other.filter != s.filter {
+				continue
+			}
 			for _, known := range other.listInformers() {
 				order, err := resourceversion.CompareResourceVersion(i.reached, known.changed)
-				if other.filter == s.filter && known.synced && err == nil && order < 0 {
+				if known.synced && err == nil && order < 0 {
 					return false
 				}
 			}
