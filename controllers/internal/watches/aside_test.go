@@ -244,7 +244,7 @@ func TestChangesUntilItTakesOverAreBounded(t *testing.T) {
 	for n := range 2 * maxMissed {
 		see(t, next, "p", 2+n)
 	}
-	if n := len(next.informer.arrived.changes); n > maxMissed+1 {
+	if n := len(next.informer.arrived.Changes); n > maxMissed+1 {
 		t.Errorf("%d changes are remembered", n)
 	}
 	q := &countingQueue{woken: map[Owner]int{}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/labelgroups"
+	"github.com/vtex/cleaner/controllers/internal/listdiff"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -83,9 +84,9 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 		q.Compile()
 		e.SetInterests(owner("c"), interests(q))
 		g, grouped := labelgroups.FindGroup(s.informer.scope.resource.Resource, &q)
-		if _, stored := feedsOf(e).storeListing(s.informer, &listing{
-			objects: map[string]cachedobjects.Shelf{"a": unreadable(100), "b": unreadable(100)}, groups: map[labelgroups.Group]*labelgroups.Members{g.OfManyLabels(): {Shelf: unreadable(100)}},
-		}); !stored {
+		if _, stored := feedsOf(e).storeListing(s.informer, &listing{Diff: &listdiff.Diff{
+			Objects: map[string]cachedobjects.Shelf{"a": unreadable(100), "b": unreadable(100)}, Groups: map[labelgroups.Group]*labelgroups.Members{g.OfManyLabels(): {Shelf: unreadable(100)}},
+		}}); !stored {
 			t.Fatal("the informer has ended")
 		}
 		e.mu.Lock()

@@ -31,6 +31,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/internal/labelgroups"
+	"github.com/vtex/cleaner/controllers/internal/listdiff"
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
@@ -613,21 +614,20 @@ func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, ver
 		known, since, first = maps.Clone(old.objects), old.known, false
 	}
 	f.mu.RUnlock()
-	var missed *listing
+	var missed *listdiff.Diff
 	if !since.IsZero() {
-		missed = compareLists(known, slices.Clone(objects), true)
+		missed = listdiff.CompareObjects(known, slices.Clone(objects), true)
 	}
-	l := compareLists(before, objects, renews)
+	l := &listing{Diff: listdiff.CompareObjects(before, objects, renews), version: version, missedSince: since}
 	if missed != nil {
-		l.changes, l.changedIn, l.missedSince = missed.changes, missed.changedIn, since
+		l.Changes, l.ChangedIn = missed.Changes, missed.ChangedIn
 	}
-	l.version = version
 	defer f.matcher.backlog.endReport(l)
 	since, stored := f.storeListing(i, l)
 	if !stored || first && i.scope.resource.GVR.Group != served.DefinitionsGroup {
 		return
 	}
-	f.notifyAll(i, l.changes, since, first)
+	f.notifyAll(i, l.Changes, since, first)
 }
 
 // findPredecessor is the informer that one takes over from when its list is there; nil if there is none.
@@ -649,13 +649,13 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 		return since, false
 	}
 	i.groups.DropAll() // the next reads make them again
-	i.objects, i.groups.Of, i.bytes, i.changed, i.listed = l.objects, l.groups, l.bytes, l.version, true
+	i.objects, i.groups.Of, i.bytes, i.changed, i.listed = l.Objects, l.Groups, l.Bytes, l.version, true
 	i.history = cachedobjects.NewHistory()
 	i.noteChange()
 	i.reached = "" // a list may be older than what was known
 	i.noteReached(l.version)
 	i.loading.Store(0)
-	f.adjustCounts(0, l.more)
+	f.adjustCounts(0, l.More)
 	now := f.clock.Now()
 	if i.asked.IsZero() {
 		i.asked = now
@@ -681,7 +681,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 }
 
 // notifyAll adds all differences that a list has shown to the backlog.
-func (f *feeds) notifyAll(i *informer, changes []difference, since time.Time, first bool) {
+func (f *feeds) notifyAll(i *informer, changes []listdiff.Difference, since time.Time, first bool) {
 	for some := range slices.Chunk(changes, changesAtATime) {
 		f.notifyChanges(i, some, since, first)
 	}
@@ -689,14 +689,14 @@ func (f *feeds) notifyAll(i *informer, changes []difference, since time.Time, fi
 
 // notifyChanges adds some of the differences that a list has shown to the backlog, although the informer may have ended since it was stored:
 // who wants to know of them may be served by another one, which does not know them.
-func (f *feeds) notifyChanges(i *informer, changes []difference, since time.Time, first bool) {
+func (f *feeds) notifyChanges(i *informer, changes []listdiff.Difference, since time.Time, first bool) {
 	f.mu.Lock()
 	defer f.unlockAndWake()
 	for _, c := range changes {
 		if first {
-			f.noteDefinition(i, c.before, c.now)
+			f.noteDefinition(i, c.Before, c.Now)
 		} else {
-			f.notifyChange(i, c.before, c.now, since)
+			f.notifyChange(i, c.Before, c.Now, since)
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (b *backlog) listPending(of func(namespace string) bool) []pending {
 		}
 	}
 	for l, since := range b.unreported {
-		for _, namespace := range l.changedIn {
+		for _, namespace := range l.ChangedIn {
 			if of(namespace) {
 				out = append(out, pending{namespace, since})
 			}

@@ -5,8 +5,6 @@ package watches
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -63,67 +60,6 @@ func TestWhatIsListedAgainReplacesWhatThereWas(t *testing.T) {
 	feedsOf(e).replaceObjects(i, nil, "")
 	if got := names(); got != nil || feedsOf(e).objects != 0 || len(i.objects) != 0 {
 		t.Errorf("%v are left, %d objects are counted", got, feedsOf(e).objects)
-	}
-}
-
-// TestAListIsComparedWithWhatIsKnown compares lists at random with a map of what was known.
-func TestAListIsComparedWithWhatIsKnown(t *testing.T) {
-	const seed, rounds = 11, 100
-	random := rand.New(rand.NewPCG(seed, seed))
-	known := map[scopeKey]*cachedobjects.Object{}
-	before := map[string]cachedobjects.Shelf{}
-	for range rounds {
-		var list []*cachedobjects.Object
-		want, changes, many := map[scopeKey]*cachedobjects.Object{}, map[difference]bool{}, map[labelgroups.Group]int{}
-		renews := random.IntN(2) == 0
-		for n := range 30 {
-			o := podOf(string(rune('a'+random.IntN(4))), fmt.Sprint("p", n%15), manyLabels(labelgroups.MaxLabels+random.IntN(2)))
-			o.ResourceVersion = fmt.Sprint(random.IntN(2))
-			k := scopeKey{namespace: o.Namespace, name: o.Name}
-			if random.IntN(2) == 0 || want[k] != nil {
-				continue
-			}
-			list = append(list, o)
-			if was := known[k]; was != nil && was.ResourceVersion == o.ResourceVersion {
-				if !renews {
-					o = was
-				}
-			} else {
-				changes[difference{was, o}] = true
-			}
-			want[k] = o
-		}
-		for k, o := range known {
-			if want[k] == nil {
-				changes[difference{before: o}] = true
-			}
-		}
-		l := compareLists(before, list, renews)
-		if l.more != len(want)-len(known) || len(l.changes) != len(changes) || slices.ContainsFunc(l.changes, func(d difference) bool { return !changes[d] }) {
-			t.Fatalf("%d more, and changes %v, want %d and %v", l.more, l.changes, len(want)-len(known), changes)
-		}
-		count := 0
-		for namespace, s := range l.objects {
-			count += s.CountObjects()
-			for _, o := range s.AppendTo(nil) {
-				if o.Namespace != namespace || s.Get(o.Namespace, o.Name) != want[scopeKey{namespace: o.Namespace, name: o.Name}] {
-					t.Fatalf("%s/%s is another one", o.Namespace, o.Name)
-				}
-				if len(o.Labels) > labelgroups.MaxLabels {
-					many[labelgroups.Group{Namespace: namespace}]++
-					many[labelgroups.Group{}]++
-				}
-			}
-		}
-		if count != len(want) || len(l.groups) != len(many) {
-			t.Fatalf("%d objects, %d groups of many labels, want %d and %d", count, len(l.groups), len(want), len(many))
-		}
-		for g, n := range many {
-			if l.groups[g].CountObjects() != n {
-				t.Fatalf("%d have many labels, want %d", l.groups[g].CountObjects(), n)
-			}
-		}
-		known, before = want, l.objects
 	}
 }
 

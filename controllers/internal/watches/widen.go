@@ -124,7 +124,7 @@ func (f widening) takeOver(i *informer) {
 		return
 	}
 	defer f.matcher.backlog.endReport(l)
-	f.notifyAll(i, l.changes, since, false)
+	f.notifyAll(i, l.Changes, since, false)
 }
 
 // swap has an informer take over if it may. It returns what owners have not heard of, and since when that may be; nil if it may not.
