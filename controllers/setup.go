@@ -219,7 +219,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	r.fields = r.newFieldChecker(kindschemas.NewReader(discovered.RESTClient(), opts.Clock))
 	opts.Shards.NotifyChanges(func(changed []int) { cachedcleaners.WakeShards(context.Background(), r.client, changed, r.wake.Wake) }) //nolint:forbidigo // a cache is read
-	for _, part := range []manager.Runnable{memorybudget.NewPacer(), engine, sender, recorder, r.pool, r.fields} {
+	for _, part := range []manager.Runnable{memorybudget.NewPacer(), memorybudget.NewReleaser(clock.RealClock{}), engine, sender, recorder, r.pool, r.fields} {
 		if err := mgr.Add(part); err != nil {
 			return fmt.Errorf("cannot add a part to the manager: %w", err)
 		}

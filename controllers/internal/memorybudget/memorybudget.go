@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package memorybudget notices that the operator is about to take more memory than it may have, and says when something must be given up. It does
-// not know what, and gives nothing up itself. It also chooses how often garbage is collected.
+// not know what, and gives nothing up itself. It also chooses how often garbage is collected, and gives memory back to the system
+// that was needed for a while only.
 package memorybudget
 
 import (
