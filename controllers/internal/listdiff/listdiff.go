@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listdiff compares a list of objects with those that were known before. It reads no other objects, and tells nobody.
+// Package listdiff compares a list of objects with those that were known before. It asks the API server for nothing.
 package listdiff
 
 import (

@@ -23,6 +23,8 @@ const (
 	fullPercent = 80
 	// roomPercent is how much of the limit may be taken after something has come back, so that it does not go again at once.
 	roomPercent = 70
+	// sharePercent is how much of the limit one namespace may take when too much is in use. Who takes more gives up first.
+	sharePercent = 25
 	// largePercent is how much of the limit something must hold, or giving it up does not help.
 	largePercent = 2
 	// lookEvery is the time between two looks.
@@ -67,6 +69,15 @@ func measureLive() int64 {
 
 // Limit is how many bytes the operator may have; 0: there is no limit.
 func (b *Budget) Limit() int64 { return b.limit }
+
+// NamespaceShare is how many bytes one namespace may have when too much is in use, before what it has is given up first. It is without bound if there is
+// no limit.
+func (b *Budget) NamespaceShare() int64 {
+	if b.limit <= 0 {
+		return math.MaxInt64
+	}
+	return b.partOfLimit(sharePercent)
+}
 
 // HasRoom reports whether so many bytes more can be taken.
 func (b *Budget) HasRoom(bytes int64) bool {

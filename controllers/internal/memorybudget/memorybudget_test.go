@@ -226,3 +226,11 @@ func TestTheLimitIsThatOfGo(t *testing.T) {
 	}
 	runtime.KeepAlive(held)
 }
+
+func TestNamespaceShare(t *testing.T) {
+	for limit, want := range map[int64]int64{0: math.MaxInt64, 1000: 250} {
+		if got := NewMeasured(limit, nil, nil).NamespaceShare(); got != want {
+			t.Errorf("of %d bytes, it is %d, want %d", limit, got, want)
+		}
+	}
+}

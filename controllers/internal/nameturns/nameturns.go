@@ -83,9 +83,7 @@ func (p *Turns[K]) TakeTurn(thing K, cleaners iter.Seq[types.NamespacedName], no
 	}
 	of := p.of[first]
 	of.round = max(of.round, of.places[thing].round)
-	for owner := range cleaners {
-		p.LeaveLine(thing, owner)
-	}
+	p.LeaveLines(thing, cleaners)
 	// Those before it are due too, and ask at the same moment.
 	of.next = of.next.Add(p.every)
 	return now, true
@@ -188,5 +186,12 @@ func (p *Turns[K]) dropRested(now time.Time) {
 func (p *Turns[K]) LeaveLine(thing K, cleaner types.NamespacedName) {
 	if of := p.of[cleaner.Namespace]; of != nil {
 		of.leaveLine(thing, cleaner.Name)
+	}
+}
+
+// LeaveLines removes the places of something for several Cleaners.
+func (p *Turns[K]) LeaveLines(thing K, cleaners iter.Seq[types.NamespacedName]) {
+	for cleaner := range cleaners {
+		p.LeaveLine(thing, cleaner)
 	}
 }

@@ -30,11 +30,16 @@ func NamespaceFor(res Resource, q snapshot.Query) string {
 	return q.Namespace
 }
 
-// DescribeExcess says which objects take too many bytes of memory, of those that the operator may use, and what to do about it.
-func DescribeExcess(r Resource, namespace, name string, bytes, limit int64) string {
+// DescribeExcess says which objects take too many bytes of memory, of those that the operator may use, and what to do about it. If they end because a
+// namespace has more than its share, that is their owner.
+func DescribeExcess(r Resource, namespace, name, owner string, bytes, limit int64) string {
 	const mebi = 1 << 20
-	return fmt.Sprintf("%s take about %d MiB of memory, more than is left of the %d MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
-		DescribeScope(r, namespace, name), bytes/mebi, limit/mebi)
+	reason := fmt.Sprintf("more than is left of the %d MiB that the operator may use", limit/mebi)
+	if owner != "" {
+		reason = fmt.Sprintf("and no namespace has more watched for it alone than namespace %q, while nothing is left of the %d MiB that the operator may use", owner, limit/mebi)
+	}
+	return fmt.Sprintf("%s take about %d MiB of memory, %s: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
+		DescribeScope(r, namespace, name), bytes/mebi, reason)
 }
 
 // CheckQuery says why a query of a resource, whose selectors may name these fields, will never be answered; empty if it may be.

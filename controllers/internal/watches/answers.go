@@ -12,6 +12,7 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -128,6 +129,17 @@ func (a *answers) findNamespace(name string) (o *cachedobjects.Object, known boo
 	return l.informers[0].objects[""].Get("", name), true
 }
 
+// selectsNames reports whether objects of a resource can be selected by their names: Kubernetes' own kinds and custom kinds can. Of what an aggregated
+// API server serves it is not known.
+func (a *answers) selectsNames(r *resource) bool {
+	if wire.IsKnown(r.GVR.GroupVersion()) {
+		return true
+	}
+	definitions := definitionInterests()[0].Query
+	l := a.checkCoverage(&definitions)
+	return l.state == observed.Complete && l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
+}
+
 // reaches says that an owner may have to be told of a change in a namespace: one of its queries chooses it, as far as is known.
 func (a *answers) reaches(o Owner, namespace string) bool {
 	var t *turn
@@ -227,7 +239,7 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 			return coverage{state: observed.Failed, detail: s.detail}
 		case s.isClosed():
 			isOpening := s.access == unneeded || s.access == opening
-			if isOpening {
+			if isOpening && (wide == nil || wide.access != opening) {
 				wide = s
 			}
 			if _, more := r.narrowScope(key, namespace, q.Name); more {

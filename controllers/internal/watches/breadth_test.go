@@ -5,6 +5,7 @@ package watches
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,18 +18,19 @@ import (
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
 	"github.com/vtex/cleaner/controllers/plan/observed"
+	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
 	"github.com/vtex/cleaner/test/queries"
 )
 
-// openWatches lists the namespaces in which Pods are watched, sorted; "": all.
-func openWatches(e *Engine) (all []string) {
+// openWatches lists the namespaces in which a kind is watched, or a namespace and a name, sorted; "": all.
+func openWatches(e *Engine, kind string) (all []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.catalog.resources {
 		for k, s := range r.scopes {
-			if r.Kind == "Pod" && len(s.listInformers()) > 0 {
-				all = append(all, k.namespace)
+			if r.Kind == kind && len(s.listInformers()) > 0 {
+				all = append(all, strings.TrimSuffix(k.namespace+"/"+k.name, "/"))
 			}
 		}
 	}
@@ -36,11 +38,15 @@ func openWatches(e *Engine) (all []string) {
 	return all
 }
 
-// holdWide holds lists of all Pods until it is let go of.
-func holdWide(s *apiserver.Server) (began <-chan struct{}, letGo func()) {
+// isOfAll reports whether a request is for Pods of all namespaces, and isOfMany whether it is for more than one Pod.
+func isOfAll(r *http.Request) bool  { return !strings.Contains(r.URL.Path, "/namespaces/") }
+func isOfMany(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") == "" }
+
+// holdPods holds lists of Pods that are chosen until it is let go of.
+func holdPods(s *apiserver.Server, isChosen func(*http.Request) bool) (began <-chan struct{}, letGo func()) {
 	asked, free := make(chan struct{}, 100), make(chan struct{})
 	s.SetFault(func(_ http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
-		if isStreamed(verb, r) && gvr == apiserver.Pods && !strings.Contains(r.URL.Path, "/namespaces/") {
+		if isStreamed(verb, r) && gvr == apiserver.Pods && isChosen(r) {
 			asked <- struct{}{}
 			select {
 			case <-free:
@@ -61,7 +67,7 @@ func TestManyNamespacesAreWatchedAtOnce(t *testing.T) {
 	for _, namespace := range []string{"a", "b", "c", "d"} {
 		s.Put(apiserver.Pods, namespace, "p", nil)
 	}
-	began, letGo := holdWide(s)
+	began, letGo := holdPods(s, isOfAll)
 	in := func(namespace string) (Owner, []Interest) {
 		return Owner{Namespace: namespace, Name: "c"}, interests(queries.New("Pod", queries.In(namespace)))
 	}
@@ -70,7 +76,7 @@ func TestManyNamespacesAreWatchedAtOnce(t *testing.T) {
 		r.SetInterests(o, i)
 		r.reads(i[0].Query, observed.Complete, "p")
 	}
-	if got := openWatches(r.Engine); !slices.Equal(got, []string{"a", "b"}) {
+	if got := openWatches(r.Engine, "Pod"); !slices.Equal(got, []string{"a", "b"}) {
 		t.Fatalf("watched is %q", got)
 	}
 	third, i := in("c")
@@ -80,13 +86,13 @@ func TestManyNamespacesAreWatchedAtOnce(t *testing.T) {
 	first, own := in("a")
 	r.wakes(first, "a change while all is listed", func() { s.Put(apiserver.Pods, "a", "q", nil) })
 	r.reads(own[0].Query, observed.Complete, "p", "q")
-	if got := openWatches(r.Engine); !slices.Equal(got, []string{"", "a", "b"}) {
+	if got := openWatches(r.Engine, "Pod"); !slices.Equal(got, []string{"", "a", "b"}) {
 		t.Errorf("while all is listed, watched is %q", got)
 	}
 	before := r.queue.count(first)
 	r.wakes(third, "the one watch", letGo)
 	r.reads(i[0].Query, observed.Complete, "p")
-	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine, "Pod"), []string{""}) })
 	until(t, "the first looks again", func() bool { return r.queue.count(first) > before })
 	r.reads(own[0].Query, observed.Complete, "p", "q")
 	r.wakes(first, "a change", func() { s.Put(apiserver.Pods, "a", "r", nil) })
@@ -94,8 +100,83 @@ func TestManyNamespacesAreWatchedAtOnce(t *testing.T) {
 	fourth, i := in("d")
 	r.SetInterests(fourth, i)
 	r.reads(i[0].Query, observed.Complete, "p")
-	if got := openWatches(r.Engine); !slices.Equal(got, []string{""}) {
+	if got := openWatches(r.Engine, "Pod"); !slices.Equal(got, []string{""}) {
 		t.Errorf("with one more, watched is %q", got)
+	}
+}
+
+// Objects that Cleaners name are watched each for itself, if they are few. If they are many, one watch of their namespace takes over when it knows all
+// that the others know, and ends when they are few again.
+func TestManyNamesAreWatchedAtOnce(t *testing.T) {
+	s := apiserver.New(t)
+	r, clock := newSteppedRig(t, s, retry)
+	placementOf(r.Engine).fewNames = 2
+	for _, name := range []string{"p", "q", "r", "other"} {
+		s.Put(apiserver.Pods, "a", name, nil)
+	}
+	began, letGo := holdPods(s, isOfMany)
+	watched := func(when string, want ...string) {
+		t.Helper()
+		until(t, fmt.Sprintf("%s, watched is %q", when, want), func() bool { return slices.Equal(openWatches(r.Engine, "Pod"), want) })
+	}
+	named := func(name string) snapshot.Query { return queries.New("Pod", queries.Named(name)) }
+	for _, name := range []string{"p", "q"} {
+		r.SetInterests(owner("of-"+name), interests(named(name)))
+		r.reads(named(name), observed.Complete, name)
+	}
+	watched("with two names", "a/p", "a/q")
+	r.mu.RLock()
+	objects := feedsOf(r.Engine).objects
+	r.mu.RUnlock()
+	if objects != 2 {
+		t.Errorf("%d objects are kept", objects)
+	}
+	r.SetInterests(owner("of-r"), interests(named("r")))
+	<-began
+	r.reads(named("r"), observed.Unsynced)
+	r.wakes(owner("of-p"), "a change while the namespace is listed", func() { s.Put(apiserver.Pods, "a", "p", queries.Tier("web")) })
+	watched("while the namespace is listed", "a", "a/p", "a/q")
+	r.wakes(owner("of-r"), "the one watch", letGo)
+	watched("with three names", "a")
+	for _, name := range []string{"p", "q", "r"} {
+		r.reads(named(name), observed.Complete, name)
+		r.wakes(owner("of-"+name), "a deletion", func() { s.Remove(apiserver.Pods, "a", name) })
+		r.reads(named(name), observed.Complete)
+	}
+	r.DropInterests(owner("of-q"))
+	r.DropInterests(owner("of-r"))
+	until(t, "the Pod is watched alone", func() bool {
+		clock.Step(maxDenialWait * retry)
+		return slices.Equal(openWatches(r.Engine, "Pod"), []string{"a/p"})
+	})
+	r.wakes(owner("of-p"), "its coming", func() { s.Put(apiserver.Pods, "a", "p", nil) })
+	r.reads(named("p"), observed.Complete, "p")
+}
+
+// An aggregated API server need not select objects by their names: it is asked for all. Custom kinds can be selected.
+func TestNamesThatMayNotBeSelectedAreNot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		isDefined bool
+		want      string
+	}{"Aggregated": {false, "a"}, "Custom": {true, "a/one"}} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			s.Serve(apiserver.Revisions, "Revision", true)
+			if tc.isDefined {
+				defineColors(s, "first")
+			}
+			s.Put(apiserver.Revisions, "a", "one", nil)
+			r := newRig(t, s)
+			definitions := definitionInterests()[0].Query
+			until(t, "definitions are known", func() bool { return r.Read(t.Context(), definitions).State == observed.Complete })
+			q := queries.New("Revision", queries.Named("one"))
+			q.Group, q.Version = apiserver.Revisions.Group, apiserver.Revisions.Version
+			r.SetInterests(owner("c"), interests(q))
+			r.reads(q, observed.Complete, "one")
+			if got := openWatches(r.Engine, "Revision"); !slices.Equal(got, []string{tc.want}) {
+				t.Errorf("watched is %q", got)
+			}
+		})
 	}
 }
 
@@ -111,20 +192,20 @@ func TestAWatchOfAllEnds(t *testing.T) {
 	r.reads(own, observed.Complete, "p")
 	r.SetInterests(Owner{Name: "all"}, interests(all))
 	r.reads(all, observed.Complete, "p", "p")
-	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine, "Pod"), []string{""}) })
 	r.DropInterests(Owner{Name: "all"})
 	clock.Step(maxDenialWait*retry - time.Nanosecond)
 	r.SetInterests(Owner{Name: "all"}, interests(all)) // it comes again in time
 	clock.Step(time.Nanosecond)
 	r.reads(all, observed.Complete, "p", "p")
 	r.DropInterests(Owner{Name: "all"})
-	if got := openWatches(r.Engine); !slices.Equal(got, []string{""}) {
+	if got := openWatches(r.Engine, "Pod"); !slices.Equal(got, []string{""}) {
 		t.Errorf("soon after, watched is %q", got)
 	}
 	asked := s.Asked("list pods") + s.Asked("watch pods")
 	until(t, "a narrow watch", func() bool {
 		clock.Step(maxDenialWait * retry)
-		return slices.Equal(openWatches(r.Engine), []string{"a"})
+		return slices.Equal(openWatches(r.Engine, "Pod"), []string{"a"})
 	})
 	r.reads(own, observed.Complete, "p")
 	r.wakes(owner("own"), "a change", func() { s.Put(apiserver.Pods, "a", "q", nil) })
@@ -144,7 +225,7 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 	b.placeWant(all)
 	s.full.synced, s.full.bytes = true, 90*mebi
 	f.until.Store(1)
-	if !b.closeLargest(0) || s.access != tooLarge {
+	if !pressureOf(e).closeLargest(0) || s.access != tooLarge {
 		t.Fatalf("it is %d", s.access)
 	}
 	own := s.resource.scopes[scopeKey{namespace: "a"}]
@@ -169,7 +250,7 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 	}
 	check("while all is listed again")
 	s.full.bytes, own.full.bytes = 15*mebi, 20*mebi
-	if !b.closeLargest(mebi) || s.access != tooLarge || own.access != allowed {
+	if !pressureOf(e).closeLargest(mebi) || s.access != tooLarge || own.access != allowed {
 		t.Errorf("it is %d, and the watch of one namespace %d", s.access, own.access)
 	}
 	check("when that is too large again")
@@ -188,8 +269,8 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 		t.Errorf("nobody needs it, and it is %d", s.access)
 	}
 	clock.Step(b.retryEvery * maxDenialWait)
-	if b.mayCheckAccess(s) || s.access != unneeded || !s.alarm.due.IsZero() {
-		t.Errorf("nobody needs it, and it is %d, to be tried at %s", s.access, s.alarm.due)
+	if b.mayCheckAccess(s) || s.access != unneeded || !s.alarm.Due.IsZero() {
+		t.Errorf("nobody needs it, and it is %d, to be tried at %s", s.access, s.alarm.Due)
 	}
 	check("when nobody asks for all any longer")
 }
@@ -201,7 +282,7 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	b := breadth{placementOf(e)}
 	b.few = 8
 	s.access = unneeded
-	own := b.newScope(s.resource, scopeKey{namespace: "a"})
+	own := b.newScope(s.resource, scopeKey{namespace: "a"}, s)
 	b.placeWant(w)
 	b.recordAccess(own, nil, nil)
 	own.full.synced, own.full.keeps = true, own.full.listing
@@ -306,7 +387,7 @@ func TestAWatchOfAllThatFailsStopsNobody(t *testing.T) {
 	var fails atomic.Bool
 	fails.Store(true)
 	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
-		if !isStreamed(verb, r) || gvr != apiserver.Pods || strings.Contains(r.URL.Path, "/namespaces/") || !fails.Load() {
+		if !isStreamed(verb, r) || gvr != apiserver.Pods || !isOfAll(r) || !fails.Load() {
 			return false
 		}
 		apiserver.Fail(w, http.StatusInternalServerError, "InternalError", nil)
@@ -321,7 +402,7 @@ func TestAWatchOfAllThatFailsStopsNobody(t *testing.T) {
 		r.reads(queries.New("Pod", queries.In(namespace)), observed.Complete, "p")
 	}
 	fails.Store(false)
-	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine), []string{""}) })
+	until(t, "one watch", func() bool { return slices.Equal(openWatches(r.Engine, "Pod"), []string{""}) })
 	for _, namespace := range namespaces {
 		r.reads(queries.New("Pod", queries.In(namespace)), observed.Complete, "p")
 		r.wakes(Owner{Namespace: namespace, Name: "c"}, "a change", func() { s.Put(apiserver.Pods, namespace, "q", nil) })

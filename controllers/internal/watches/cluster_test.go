@@ -267,7 +267,7 @@ func TestClusterNamespaceSelector(t *testing.T) {
 
 func TestClusterNamespacesWithRightsOfEach(t *testing.T) {
 	r := newReal(t)
-	placementOf(r.Engine).few = 0
+	placementOf(r.Engine).few, placementOf(r.Engine).fewNames = 0, 0
 	a, b := r.namespaces()
 	r.mayInOf(a, "serviceaccounts")
 	web := map[string]string{"app": "web"}

@@ -169,7 +169,7 @@ func New(o Options) (*Engine, error) {
 	a := &answers{lock: l, owners: owners, kinds: kinds}
 	m.mu, m.wakeups, m.findNamespace, m.reaches = l.mu.RLocker(), l.wakeups, a.findNamespace, a.reaches
 	f := &feeds{background: b, dynamic: clients.Dynamic, metadata: clients.Metadata, metrics: o.Metrics, sharing: keptparts.NewSharing(), budget: o.Budget, groupBytes: &labelgroups.Bytes{}, answers: a, matcher: m}
-	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f, few: fewNamespaces}
+	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f, few: fewNamespaces, fewNames: fewNames}
 	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p, definitionChanged: o.DefinitionChanged}
 	f.placement, f.catalog = p, c
 	return &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
@@ -191,7 +191,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.ctx = ctx
 	e.runInBackground(e.matcher.run)
 	e.runInBackground(func(ctx context.Context) {
-		e.catalog.placement.feeds.budget.Run(ctx, e.clock, e.catalog.placement.closeLargest)
+		e.catalog.placement.feeds.budget.Run(ctx, e.clock, pressure{e.catalog.placement}.closeLargest)
 	})
 	for range namesAtATime {
 		e.runInBackground(e.catalog.placement.checkNames)

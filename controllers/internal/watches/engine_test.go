@@ -76,7 +76,7 @@ func newRig(t *testing.T, s *apiserver.Server) *rig {
 func newWideRig(t *testing.T, s *apiserver.Server) *rig {
 	t.Helper()
 	r := newRig(t, s)
-	placementOf(r.Engine).few = 0
+	placementOf(r.Engine).few, placementOf(r.Engine).fewNames = 0, 0
 	return r
 }
 

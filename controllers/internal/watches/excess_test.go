@@ -117,6 +117,81 @@ func TestTheLargestWatchEnds(t *testing.T) {
 	}
 }
 
+// What is watched for a namespace alone that has more than its share ends before what is larger and watched for others, until it has its share.
+func TestANamespaceWithMoreThanItsShareGivesUpFirst(t *testing.T) {
+	s := apiserver.New(t)
+	s.Serve(secrets(), "Secret", true)
+	for n := range 10 {
+		s.Put(secrets(), "greedy", fmt.Sprint("s", n), nil, pad(mebi))
+		s.Put(apiserver.Pods, "greedy", fmt.Sprint("p", n), nil, pad(mebi))
+		s.Put(apiserver.Pods, "greedy", fmt.Sprint("q", n), queries.Tier("web"), pad(mebi))
+		s.Put(secrets(), "modest", fmt.Sprint("s", n), nil, pad(2*mebi))
+	}
+	for n := range 30 {
+		s.Put(apiserver.Nodes, "", fmt.Sprint("n", n), nil, pad(mebi))
+	}
+	f := &full{}
+	r := newFullRig(t, s, f)
+	secretsOf := func(namespace string) snapshot.Query { return queries.New("Secret", queries.In(namespace)) }
+	pods, nodes := queries.New("Pod", queries.In("greedy")), queries.New("Node")
+	r.SetInterests(Owner{Namespace: "greedy", Name: "pods"}, interests(pods))
+	r.SetInterests(Owner{Namespace: "greedy", Name: "secrets"}, interests(secretsOf("greedy")))
+	r.SetInterests(Owner{Namespace: "modest", Name: "secrets"}, interests(secretsOf("modest")))
+	r.SetInterests(Owner{Name: "nodes"}, interests(nodes))
+	counts := func(q snapshot.Query, n int) {
+		t.Helper()
+		until(t, fmt.Sprintf("%d of kind %s are known", n, q.Kind), func() bool {
+			got := r.Read(t.Context(), q)
+			return got.State == observed.Complete && len(got.Objects) == n
+		})
+	}
+	others := func() {
+		t.Helper()
+		counts(nodes, 30)
+		counts(secretsOf("modest"), 10)
+	}
+	counts(pods, 20)
+	counts(secretsOf("greedy"), 10)
+	others()
+	f.until.Store(1)
+	r.reads(pods, observed.TooLarge)
+	want := `pods in namespace "greedy" take about 20 MiB of memory, and no namespace has more watched for it alone than namespace "greedy", while nothing is left of the 100 MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory`
+	if got := r.Read(t.Context(), pods).Detail; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	counts(secretsOf("greedy"), 10)
+	others()
+	f.until.Store(2) // it has its share now, so that the largest ends
+	r.reads(nodes, observed.TooLarge)
+	counts(secretsOf("greedy"), 10)
+	counts(secretsOf("modest"), 10)
+}
+
+// A scope is watched for a namespace alone if only Cleaners of that need it.
+func TestFindSolePayer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		payers []Owner
+		want   string
+	}{
+		"Nobody":             {nil, ""},
+		"One":                {[]Owner{owner("c")}, "a"},
+		"Two":                {[]Owner{owner("c"), owner("d")}, "a"},
+		"AnotherNamespace":   {[]Owner{owner("c"), {Namespace: "b", Name: "c"}}, ""},
+		"AClusterCleaner":    {[]Owner{{Name: "c"}}, ""},
+		"AClusterCleanerToo": {[]Owner{owner("c"), owner("d"), {Name: "c"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			payers := map[Owner]int{}
+			for _, o := range tc.payers {
+				payers[o]++
+			}
+			if got := findSolePayer(payers); got != tc.want {
+				t.Errorf("it is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // What arrives counts before it is stored, so that a list ends which would not fit.
 func TestAListThatArrivesCounts(t *testing.T) {
 	e, s := newWatching(t)
@@ -126,16 +201,16 @@ func TestAListThatArrivesCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if placementOf(e).closeLargest(5 * mebi) {
+	if pressureOf(e).closeLargest(5 * mebi) {
 		t.Fatal("it ends although it takes less")
 	}
-	if !placementOf(e).closeLargest(4 * mebi) {
+	if !pressureOf(e).closeLargest(4 * mebi) {
 		t.Fatal("it does not end")
 	}
 	if c := e.answers.checkCoverage(&e.owners[owner("first")][firstKey(e)].query); c.state != observed.Unsynced || s.informer.scope.access != tooLarge || s.informer.scope.full != nil {
 		t.Errorf("what names one object is %s, and the watch of all %v", c.state, s.informer.scope.access)
 	}
-	if placementOf(e).closeLargest(0); s.informer.scope.access != tooLarge {
+	if pressureOf(e).closeLargest(0); s.informer.scope.access != tooLarge {
 		t.Error("what has ended comes back")
 	}
 }
@@ -182,13 +257,13 @@ func TestWhatWasTooLargeComesBack(t *testing.T) {
 			s.asked[""] = 1
 			s.readsNow("phase", "reason")
 			s.full.listing, s.full.bytes = keptparts.MergeReads(s.reads.ListReads()), 4*mebi
-			if !p.closeLargest(mebi) || s.access != tooLarge || s.full != nil {
+			if !pressureOf(e).closeLargest(mebi) || s.access != tooLarge || s.full != nil {
 				t.Fatalf("it does not end: %v", s.access)
 			}
 			tc.change(f, s)
 			clock.Step(tc.passed)
-			if s.alarm.due.After(clock.Now()) {
-				t.Errorf("it is looked at in %s", s.alarm.due.Sub(clock.Now()))
+			if s.alarm.Due.After(clock.Now()) {
+				t.Errorf("it is looked at in %s", s.alarm.Due.Sub(clock.Now()))
 			}
 			if p.mayCheckAccess(s) {
 				p.recordAccess(s, nil, nil)
@@ -203,17 +278,16 @@ func TestWhatWasTooLargeComesBack(t *testing.T) {
 // If less is read of a scope than it keeps, it is listed again before any watch ends for want of memory.
 func TestWhatIsNotReadGoesFirst(t *testing.T) {
 	e, _, w, s, f := stillFull(t)
-	p := placementOf(e)
 	s.readsNow("phase", "reason")
 	before := s.full
 	before.listing, before.bytes = keptparts.MergeReads(s.reads.ListReads()), 4*mebi
 	before.keeps, before.synced = before.listing, true
 	w.query.Reads, w.reportedState = queries.New("Pod", reading("phase")).Reads, observed.Complete
 	s.readsNow("phase")
-	if p.closeLargest(5*mebi) || before.stopped {
+	if pressureOf(e).closeLargest(5*mebi) || before.stopped {
 		t.Fatal("what takes little is listed again")
 	}
-	if !p.closeLargest(mebi) || s.access != allowed || !before.stopped || s.full == nil || s.full == before {
+	if !pressureOf(e).closeLargest(mebi) || s.access != allowed || !before.stopped || s.full == nil || s.full == before {
 		t.Fatalf("access is %v, and the informer %+v", s.access, s.full)
 	}
 	if n := f.ended.Load(); n > 0 {
@@ -223,7 +297,7 @@ func TestWhatIsNotReadGoesFirst(t *testing.T) {
 		t.Errorf("its Cleaner is told %s, and has been told %s", got, w.reportedState)
 	}
 	s.full.bytes = 4 * mebi
-	if !p.closeLargest(mebi) || s.access != tooLarge {
+	if !pressureOf(e).closeLargest(mebi) || s.access != tooLarge {
 		t.Errorf("what is read is too much, and access is %v", s.access)
 	}
 }
@@ -334,11 +408,11 @@ func TestTheListAsideGoesFirst(t *testing.T) {
 	}
 	states("Complete Unsynced")
 	next := s.next
-	if !p.closeLargest(mebi) || s.next != nil || !next.stopped || s.access != allowed {
+	if !pressureOf(e).closeLargest(mebi) || s.next != nil || !next.stopped || s.access != allowed {
 		t.Fatal("it does not end, or more does")
 	}
 	states("Complete TooLarge")
-	if due := s.full.wider.due.Sub(clock.Now()); due != retry*maxDenialWait {
+	if due := s.full.wider.Due.Sub(clock.Now()); due != retry*maxDenialWait {
 		t.Errorf("it is tried again in %s", due)
 	}
 	clock.Step(retry * maxDenialWait)
@@ -347,7 +421,7 @@ func TestTheListAsideGoesFirst(t *testing.T) {
 	if s.next == nil {
 		t.Error("it is not tried again")
 	}
-	if !p.closeLargest(mebi) {
+	if !pressureOf(e).closeLargest(mebi) {
 		t.Error("it does not end again")
 	}
 	p.detachFromScopes(w, nil)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/vtex/cleaner/controllers/internal/alarms"
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
@@ -98,7 +99,7 @@ type informer struct {
 	edits   int
 	awaited chan struct{}
 	// wider rings when it is time to list all aside, because more is read than it keeps.
-	wider alarm
+	wider alarms.Alarm
 	// caughtUp is when a watch is believed to have sent what changed while the list before it came: it has had as long as the list by then.
 	caughtUp time.Time
 
@@ -209,7 +210,7 @@ func (f *feeds) stopInformers(s *scope) {
 func (f *feeds) newInformer(s *scope, full bool) *informer {
 	i := &informer{
 		scope: s, full: full, groups: labelgroups.New(f.groupBytes),
-		listing: keptparts.KeepAll(), wider: newAlarm(time.Time{}), history: cachedobjects.NewHistory(),
+		listing: keptparts.KeepAll(), wider: alarms.New(time.Time{}), history: cachedobjects.NewHistory(),
 	}
 	f.adjustCounts(1, 0)
 	follows := f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
@@ -710,9 +711,9 @@ func (f *feeds) markSynced(i *informer) {
 		f.stopInformer(s.meta)
 		s.meta = nil
 	}
-	s.alarm.failures = 0
+	s.alarm.Failures = 0
 	for k := range s.resource.kinds {
-		k.alarm.failures = 0
+		k.alarm.Failures = 0
 	}
 	for w := range s.wants {
 		if l := f.answers.checkCoverage(&w.query); slices.Contains(l.informers, i) {

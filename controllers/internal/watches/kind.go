@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
+	"github.com/vtex/cleaner/controllers/internal/alarms"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -35,7 +36,7 @@ type kind struct {
 	resource *resource
 
 	// alarm rings when it has to be looked up, for the first time or again.
-	alarm  alarm
+	alarm  alarms.Alarm
 	cancel context.CancelFunc
 }
 
@@ -72,7 +73,7 @@ func (c *catalog) attachWant(w *want) {
 	if k == nil {
 		k = &kind{
 			key: key, wants: map[*want]struct{}{}, state: observed.Unsynced, detail: fmt.Sprintf("kind %q is being looked up", w.query.Kind),
-			alarm: newAlarm(c.clock.Now()),
+			alarm: alarms.New(c.clock.Now()),
 		}
 		c.kinds[key] = k
 		c.startFollowing(k)
@@ -102,8 +103,8 @@ func (c *catalog) detachWant(w *want) {
 func (c *catalog) startWatching(w *want) {
 	r := w.kind.resource
 	if !r.allFields && snapshot.NeedsValue(w.query.Fields) {
-		if w.kind.alarm.due.IsZero() {
-			w.kind.alarm.setDue(c.clock.Now())
+		if w.kind.alarm.Due.IsZero() {
+			w.kind.alarm.SetDue(c.clock.Now())
 		}
 		return
 	}
@@ -131,9 +132,9 @@ func (c *catalog) startFollowing(k *kind) {
 
 // followKind looks a kind up whenever its alarm rings.
 func (c *catalog) followKind(ctx context.Context, k *kind) {
-	for c.waitForAlarm(ctx, &k.alarm) {
+	for k.alarm.WaitDue(ctx, c.clock, c.mu.RLocker()) {
 		c.mu.RLock()
-		due, again, needsFields := k.alarm.due, k.resource == nil && k.state != observed.Unsynced, k.needsFields()
+		due, again, needsFields := k.alarm.Due, k.resource == nil && k.state != observed.Unsynced, k.needsFields()
 		c.mu.RUnlock()
 		if again {
 			c.resolver.InvalidateGroup(k.key.group)
@@ -168,8 +169,8 @@ func (c *catalog) finishLookup(ctx context.Context, k *kind, due time.Time, f fi
 	if ctx.Err() != nil {
 		return
 	}
-	if k.alarm.due.Equal(due) { // else it was set meanwhile, and what was found may be older
-		k.alarm.due = time.Time{}
+	if k.alarm.Due.Equal(due) { // else it was set meanwhile, and what was found may be older
+		k.alarm.Due = time.Time{}
 	}
 	c.applyFinding(k, f)
 }
@@ -232,8 +233,8 @@ func (c *catalog) applyFinding(k *kind, f finding) {
 
 // scheduleRetry sets the alarm of a kind for another attempt, unless it is set for an earlier one.
 func (c *catalog) scheduleRetry(k *kind) {
-	if k.alarm.due.IsZero() {
-		k.alarm.setDue(c.clock.Now().Add(k.alarm.nextBackoff(c.retryEvery)))
+	if k.alarm.Due.IsZero() {
+		k.alarm.SetDue(c.clock.Now().Add(k.alarm.NextBackoff(c.retryEvery)))
 	}
 }
 
@@ -263,14 +264,14 @@ func (c *catalog) handleMissingResource(r *resource) {
 	for k := range r.kinds {
 		c.unresolveKind(k)
 		k.state, k.detail = observed.Unsynced, fmt.Sprintf("kind %q is being looked up again", r.Kind)
-		again := k.alarm.failures > 0
-		wait := k.alarm.nextBackoff(c.retryEvery)
+		again := k.alarm.Failures > 0
+		wait := k.alarm.NextBackoff(c.retryEvery)
 		if again {
 			k.state, k.detail = observed.Failed, fmt.Sprintf("the API server serves %s, but responded with 404 to this request", r.GVR.GroupResource())
 		} else {
 			wait = 0
 		}
-		k.alarm.setDue(c.clock.Now().Add(wait))
+		k.alarm.SetDue(c.clock.Now().Add(wait))
 		c.answers.reportStates(k.wants)
 	}
 }
@@ -285,11 +286,11 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 	}
 	for key, k := range c.kinds {
 		if key.group == group {
-			k.alarm.failures = 0
+			k.alarm.Failures = 0
 			if k.resource != nil {
 				k.resource.allFields = false
 			}
-			k.alarm.setDue(c.clock.Now())
+			k.alarm.SetDue(c.clock.Now())
 			c.answers.reportStates(k.wants)
 		}
 	}

@@ -79,11 +79,11 @@ func newModel(t *testing.T, seed uint64) *model {
 	if m.Engine, err = New(Options{Config: m.server.Config(), Clock: clock.RealClock{}, RetryEvery: retry}); err != nil {
 		t.Fatal(err)
 	}
-	placementOf(m.Engine).few = m.IntN(3)
+	placementOf(m.Engine).few, placementOf(m.Engine).fewNames = m.IntN(3), m.IntN(3)
 	kinds := []string{"Pod", "pods", "Node", "Secret", "secrets", "Revision", "revisions"}
 	m.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	m.kinds = kinds[:1+m.IntN(3)]
-	steps := []func(){m.disconnect, m.deny, m.fail, m.fail, m.relabel, m.define, func() { placementOf(m.Engine).closeLargest(0) }}
+	steps := []func(){m.disconnect, m.deny, m.fail, m.fail, m.relabel, m.define, func() { pressureOf(m.Engine).closeLargest(0) }}
 	m.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
 	m.steps = append(steps[:1+m.IntN(3)], m.change, m.change, m.change, m.edit, m.edit)
 	ctx, stop := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/vtex/cleaner/controllers/internal/alarms"
 	"github.com/vtex/cleaner/controllers/internal/placedheap"
 )
 
@@ -18,26 +19,26 @@ const namesAtATime = 8
 type nameAlarms struct {
 	line placedheap.Heap[*scope]
 	// first rings when the first of them is due.
-	first alarm
+	first alarms.Alarm
 }
 
-func newNameAlarms() *nameAlarms { return &nameAlarms{first: newAlarm(time.Time{})} }
+func newNameAlarms() *nameAlarms { return &nameAlarms{first: alarms.New(time.Time{})} }
 
 // setAlarm sets the alarm of a single object; zero: it has none.
 func (a *nameAlarms) setAlarm(s *scope, due time.Time) {
-	s.alarm.due = due
+	s.alarm.Due = due
 	a.line.SetMember(s, s.place, !due.IsZero())
 	a.setFirst()
 }
 
 // takeDue removes the first alarm from the line and returns its scope; nil if none is due.
 func (a *nameAlarms) takeDue(now time.Time) *scope {
-	if len(a.line) == 0 || a.line[0].alarm.due.After(now) {
+	if len(a.line) == 0 || a.line[0].alarm.Due.After(now) {
 		return nil
 	}
 	s := heap.Pop(&a.line).(*scope)
-	s.alarm.due = time.Time{}
-	a.first.setDue(time.Time{}) // so that another goroutine waits for the next one
+	s.alarm.Due = time.Time{}
+	a.first.SetDue(time.Time{}) // so that another goroutine waits for the next one
 	a.setFirst()
 	return s
 }
@@ -45,13 +46,13 @@ func (a *nameAlarms) takeDue(now time.Time) *scope {
 func (a *nameAlarms) setFirst() {
 	var due time.Time
 	if len(a.line) > 0 {
-		due = a.line[0].alarm.due
+		due = a.line[0].alarm.Due
 	}
-	if !due.Equal(a.first.due) {
-		a.first.setDue(due)
+	if !due.Equal(a.first.Due) {
+		a.first.SetDue(due)
 	}
 }
 
 // IsBefore is for the heap of the alarms, as SetPlace.
-func (s *scope) IsBefore(other *scope) bool { return s.alarm.due.Before(other.alarm.due) }
+func (s *scope) IsBefore(other *scope) bool { return s.alarm.Due.Before(other.alarm.Due) }
 func (s *scope) SetPlace(place int)         { s.place = place }

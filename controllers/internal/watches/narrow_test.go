@@ -17,7 +17,7 @@ import (
 	"github.com/vtex/cleaner/test/queries"
 )
 
-// asked are the paths of the requests of an Engine.
+// asked are the paths of the requests of an Engine, with the object that they select.
 type asked struct {
 	mu    sync.Mutex
 	paths map[string]bool
@@ -29,7 +29,7 @@ func (a *asked) forResource(resource string) []string {
 	defer a.mu.Unlock()
 	var all []string
 	for path := range a.paths {
-		if strings.HasSuffix(path, "/"+resource) {
+		if of, _, _ := strings.Cut(path, "?"); strings.HasSuffix(of, "/"+resource) {
 			all = append(all, path)
 			delete(a.paths, path)
 		}
@@ -42,7 +42,7 @@ func (a *asked) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			a.mu.Lock()
-			a.paths[r.URL.Path] = true
+			a.paths[strings.TrimSuffix(r.URL.Path+"?"+r.URL.Query().Get("fieldSelector"), "?")] = true
 			a.mu.Unlock()
 		}
 		return next.RoundTrip(r)
@@ -112,5 +112,27 @@ func TestObjectsAreWatchedWhereTheyAreWanted(t *testing.T) {
 			r.finds(own, a+"/s", a+"/t", a+"/u")
 			r.DropInterests(mine)
 		})
+	}
+}
+
+// A Cleaner on objects that it names makes the operator watch these, and not those beside them, although it may.
+func TestNamedObjectsAreWatchedAlone(t *testing.T) {
+	paths := &asked{paths: map[string]bool{}}
+	r := newRealThrough(t, transport.WrapperFunc(paths.wrap))
+	a, _ := r.namespaces()
+	r.may("", "configmaps")
+	r.may("", "namespaces")
+	for _, name := range []string{"one", "two"} {
+		r.configMapOf(a, name, nil)
+	}
+	own, of := queries.New("ConfigMap", queries.In(a), queries.Named("one")), queries.New("Namespace", queries.Named(a))
+	r.SetInterests(owner("c"), interests(own, of))
+	r.finds(own, a+"/one")
+	r.finds(of, "/"+a)
+	if got, want := paths.forResource("configmaps"), []string{"/api/v1/namespaces/" + a + "/configmaps?metadata.name=one"}; !slices.Equal(got, want) {
+		t.Errorf("for one ConfigMap it asked for %q, want %q", got, want)
+	}
+	if got, want := paths.forResource("namespaces"), []string{"/api/v1/namespaces?metadata.name=" + a}; !slices.Equal(got, want) {
+		t.Errorf("for one Namespace it asked for %q, want %q", got, want)
 	}
 }

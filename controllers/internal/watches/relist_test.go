@@ -32,7 +32,7 @@ func podEngine(n int) (*Engine, *informer) {
 	}
 	k := &kind{key: kindKeyOf(&q), wants: map[*want]struct{}{}, state: observed.Complete, resource: r}
 	r.kinds[k], e.catalog.kinds[k.key], e.catalog.resources[r.Resource] = struct{}{}, k, r
-	s := placementOf(e).newScope(r, scopeKey{})
+	s := placementOf(e).newScope(r, scopeKey{}, nil)
 	s.access = allowed
 	feedsOf(e).ensureInformer(s, true)
 	objects := make([]*cachedobjects.Object, n)

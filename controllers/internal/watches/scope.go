@@ -12,6 +12,7 @@ import (
 
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/vtex/cleaner/controllers/internal/alarms"
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
@@ -52,9 +53,12 @@ type scope struct {
 	demands labelgroups.Demands
 	// reads is what those of the wants read for which metadata is not enough.
 	reads keptparts.Wants
-	// payers is how many of the wants are those of each Cleaner, and of a wide scope, asked is how many ask for each namespace; "": for all.
+	// payers is how many of the wants are those of each Cleaner, and asked how many ask for each part of it: a namespace, or a name; "": for all.
 	payers map[Owner]int
 	asked  map[string]int
+	// parent is the scope that it is a part of, nil if there is none, and parts are those of it that wants hang on.
+	parent *scope
+	parts  map[*scope]struct{}
 
 	access access
 	detail string
@@ -71,33 +75,16 @@ type scope struct {
 
 	// alarm rings when access has to be checked, for the first time or again. A single object is asked for at the pace of the namespaces
 	// whose Cleaners name it, and inLine says that it waits for its turn.
-	alarm  alarm
+	alarm  alarms.Alarm
 	inLine bool
 	// cancel ends what waits for the alarm. Of a single object that is the line of all names, in which it stands at a place; -1: it does not.
 	cancel context.CancelFunc
 	place  int
 }
 
-// excess is how many bytes the objects of a scope took that was too large, which parts of them were kept, and when the operator tries to watch it
-// again also if there seems to be no room. partial says that it was being opened, and would have taken more.
-type excess struct {
-	bytes   int64
-	kept    *keptparts.Parts
-	until   time.Time
-	partial bool
-}
-
 // isClosed says that a scope is not watched, so that narrower ones are.
 func (s *scope) isClosed() bool {
 	return s.access == denied || s.access == tooLarge || s.access == unneeded || s.access == opening
-}
-
-// countBytes is about how much memory the objects of a scope take.
-func (s *scope) countBytes() (bytes int64) {
-	for _, i := range s.listInformers() {
-		bytes += int64(i.bytes) + i.loading.Load()
-	}
-	return bytes
 }
 
 // listInformers lists the informers of a scope that run.
@@ -115,10 +102,8 @@ func (s *scope) addWant(w *want) (first bool) {
 	if w.full {
 		s.reads.AddQuery(w.query.Reads)
 	}
-	if s.isWide() {
-		for _, namespace := range s.resource.namespacesFor(&w.query) {
-			s.asked[namespace]++
-		}
+	for _, part := range s.listAsked(&w.query) {
+		s.asked[part]++
 	}
 	s.payers[w.owner]++
 	return s.payers[w.owner] == 1
@@ -131,11 +116,9 @@ func (s *scope) dropWant(w *want) (last bool) {
 	if w.full {
 		s.reads.DropQuery(w.query.Reads)
 	}
-	if s.isWide() {
-		for _, namespace := range s.resource.namespacesFor(&w.query) {
-			if s.asked[namespace]--; s.asked[namespace] == 0 {
-				delete(s.asked, namespace)
-			}
+	for _, part := range s.listAsked(&w.query) {
+		if s.asked[part]--; s.asked[part] == 0 {
+			delete(s.asked, part)
 		}
 	}
 	if s.payers[w.owner]--; s.payers[w.owner] > 0 {
@@ -175,8 +158,8 @@ type placement struct {
 	alarms  *nameAlarms
 	answers *answers
 	feeds   *feeds
-	// few is in how many namespaces a kind is watched each for itself.
-	few int
+	// few is in how many namespaces a kind is watched each for itself, and fewNames how many objects of one are.
+	few, fewNames int
 }
 
 // placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
@@ -184,10 +167,14 @@ func (p *placement) placeWant(w *want) {
 	r := w.kind.resource
 	var scopes []*scope
 	for _, namespace := range r.namespacesFor(&w.query) {
+		parent, waits := (*scope)(nil), false
 		for k, more := r.widestScope(&w.query, namespace), true; more; k, more = r.narrowScope(k, namespace, w.query.Name) {
 			s := r.scopes[k]
+			if s == nil && waits {
+				break
+			}
 			if s == nil {
-				s = p.newScope(r, k)
+				s = p.newScope(r, k, parent)
 			}
 			if !slices.Contains(scopes, s) {
 				scopes = append(scopes, s)
@@ -200,9 +187,10 @@ func (p *placement) placeWant(w *want) {
 				p.feeds.ensureInformer(s, w.full)
 				s.full.widenFor(w, p.clock.Now())
 			}
-			if !s.isClosed() || (breadth{p}).mustWait(s, namespace) {
+			if !s.isClosed() {
 				break
 			}
+			parent, waits = s, waits || (breadth{p}).mayWait(s)
 		}
 	}
 	p.detachFromScopes(w, scopes)
@@ -215,16 +203,21 @@ const maxDenialWait = 20
 // waitAfterDenial returns how long to wait until the access to a scope is checked again: longer each time where narrower scopes serve all
 // its wants, since the operator only watches more widely then.
 func (p *placement) waitAfterDenial(s *scope) time.Duration {
-	needed := s.name != "" // nothing is narrower
-	for w := range s.wants {
-		needed = needed || p.needsWider(w)
-	}
-	if needed {
+	if p.isNeeded(s) {
 		s.denials = 0
 		return p.retryEvery
 	}
 	s.denials++
 	return p.retryEvery * time.Duration(min(1<<min(s.denials, 16), maxDenialWait))
+}
+
+// isNeeded reports whether no scope serves one of the wants of a scope.
+func (p *placement) isNeeded(s *scope) bool {
+	needed := s.name != "" // nothing is narrower
+	for w := range s.wants {
+		needed = needed || p.needsWider(w)
+	}
+	return needed
 }
 
 // needsWider reports whether no scope serves a want that the operator may watch.
@@ -233,13 +226,21 @@ func (p *placement) needsWider(w *want) bool {
 	return state == observed.Forbidden || state == observed.Failed
 }
 
+// hastenCheck has the access to a scope checked by a time if it was denied.
+func (p *placement) hastenCheck(s *scope, by time.Time) {
+	if s.access == denied && s.alarm.Due.After(by) {
+		s.denials = 0
+		p.setAlarm(s, by)
+	}
+}
+
 // hastenChecks has the access to the scopes of a want checked soon if it needs one of them.
 func (p *placement) hastenChecks(w *want) {
-	soon := p.clock.Now().Add(p.retryEvery)
-	for _, s := range w.scopes {
-		if s.name == "" && s.access == denied && s.alarm.due.After(soon) && p.needsWider(w) {
-			s.denials = 0
-			p.setAlarm(s, soon)
+	if slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.name == "" && s.access == denied }) && p.needsWider(w) {
+		for _, s := range w.scopes {
+			if s.name == "" {
+				p.hastenCheck(s, p.clock.Now().Add(p.retryEvery))
+			}
 		}
 	}
 }
@@ -255,6 +256,9 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 		}
 		if len(s.wants) == 0 {
 			delete(s.resource.scopes, s.scopeKey)
+			if s.parent != nil {
+				delete(s.parent.parts, s)
+			}
 			s.cancel()
 			p.feeds.stopInformers(s)
 			continue
@@ -264,17 +268,21 @@ func (p *placement) detachFromScopes(w *want, keep []*scope) {
 	w.scopes = keep
 }
 
-func (p *placement) newScope(r *resource, k scopeKey) *scope {
-	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: labelgroups.Demands{}, payers: map[Owner]int{}, asked: map[string]int{}, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
+// newScope makes a scope that is a part of another one, if that is not nil.
+func (p *placement) newScope(r *resource, k scopeKey, parent *scope) *scope {
+	s := &scope{scopeKey: k, resource: r, wants: map[*want]struct{}{}, demands: labelgroups.Demands{}, payers: map[Owner]int{}, parent: parent, pace: keptparts.Pace{Every: p.retryEvery / listsPerRetry}, place: -1}
 	r.scopes[k] = s
+	if parent != nil {
+		parent.parts[s] = struct{}{}
+	}
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
 		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }
 		p.setAlarm(s, p.clock.Now())
 		return s
 	}
-	s.alarm = newAlarm(p.clock.Now())
+	s.asked, s.parts, s.alarm = map[string]int{}, map[*scope]struct{}{}, alarms.New(p.clock.Now())
 	s.cancel = p.runInBackground(func(ctx context.Context) {
-		for p.waitForAlarm(ctx, &s.alarm) {
+		for s.alarm.WaitDue(ctx, p.clock, p.mu.RLocker()) {
 			if p.mayCheckAccess(s) {
 				p.checkAccess(ctx, s)
 			}
@@ -289,12 +297,12 @@ func (p *placement) setAlarm(s *scope, due time.Time) {
 		p.alarms.setAlarm(s, due)
 		return
 	}
-	s.alarm.setDue(due)
+	s.alarm.SetDue(due)
 }
 
 // checkNames checks the access to single objects whose alarm is due.
 func (p *placement) checkNames(ctx context.Context) {
-	for p.waitForAlarm(ctx, &p.alarms.first) {
+	for p.alarms.first.WaitDue(ctx, p.clock, p.mu.RLocker()) {
 		if s := p.takeName(); s != nil && p.mayCheckAccess(s) {
 			p.checkAccess(ctx, s)
 		}
@@ -312,17 +320,24 @@ func (p *placement) takeName() *scope {
 func (p *placement) mayCheckAccess(s *scope) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
-	if s.isWide() && !(breadth{p}).mayOpen(s) {
+	if s.name == "" && !(breadth{p}).mayOpen(s) {
 		return false
 	}
 	switch {
-	case s.access == tooLarge && !p.mayReopen(s):
+	case s.access == tooLarge && !(pressure{p}).mayReopen(s):
 		p.setAlarm(s, p.clock.Now().Add(p.retryEvery))
+		return false
+	case len(s.wants) == 0: // no target names it now
 		return false
 	case s.name == "":
 		return true
-	case len(s.wants) == 0: // no target names it now
+	case s.access == unchecked && s.parent != nil && (breadth{p}).mayWait(s.parent): // which will have it
+		p.setAlarm(s, p.clock.Now().Add(p.retryEvery/refusalShare))
 		return false
+	case s.parent != nil && s.parent.access == unneeded: // it is one of few, and not denied more
+		p.names.LeaveLines(s, maps.Keys(s.payers))
+		s.inLine = false
+		return true
 	}
 	at, may := p.names.TakeTurn(s, maps.Keys(s.payers), p.clock.Now())
 	if s.inLine = !may; s.inLine {
@@ -352,12 +367,12 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	before := s.access
 	switch {
 	case err != nil:
-		p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
+		p.setAlarm(s, p.clock.Now().Add(s.alarm.NextBackoff(p.retryEvery)))
 		switch before {
 		case denied, tooLarge:
 			return
 		case unneeded:
-			if s.alarm.failures > 1 { // once may be an accident, and many may wait
+			if s.alarm.Failures > 1 { // once may be an accident, and many may wait
 				s.detail = err.Error()
 				p.repositionWants(s)
 			}
@@ -367,7 +382,7 @@ func (p *placement) recordAccess(s *scope, missing []string, err error) {
 	case len(missing) > 0:
 		p.setAlarm(s, p.clock.Now().Add(p.waitAfterDenial(s)))
 		p.setAccess(s, denied, strings.Join(missing, " and "))
-	case s.isWide() && (s.isClosed() || !(breadth{p}).needsAll(s)):
+	case s.name == "" && (s.isClosed() || !(breadth{p}).needsAll(s)):
 		breadth{p}.open(s)
 		return
 	default:
@@ -397,61 +412,8 @@ func (p *placement) setAccess(s *scope, a access, detail string) {
 func (p *placement) markDenied(s *scope) {
 	p.setAccess(s, denied, "list and watch")
 	p.feeds.stopInformers(s)
-	p.setAlarm(s, p.clock.Now().Add(s.alarm.nextBackoff(p.retryEvery)))
+	p.setAlarm(s, p.clock.Now().Add(s.alarm.NextBackoff(p.retryEvery)))
 	p.repositionWants(s)
-}
-
-// closeLargest stops watching the scope whose objects take most memory, if it is at least so much. Its wants are served by narrower scopes where
-// there are such. What is being opened comes first: narrow scopes serve. And if less is read of a scope than it keeps, it is listed again instead.
-func (p *placement) closeLargest(atLeast int64) bool {
-	p.mu.Lock()
-	defer p.unlockAndWake()
-	s, bytes := p.findLargest(func(s *scope) bool { return s.access == opening })
-	if s == nil { // without it, narrow ones would serve
-		if (widening{p.feeds}).listLess(atLeast) {
-			return true
-		}
-		if s, bytes = p.findLargest(func(*scope) bool { return true }); s == nil || bytes < atLeast {
-			return false
-		}
-	}
-	now := p.clock.Now()
-	until, detail := now.Add(p.retryEvery*maxDenialWait), served.DescribeExcess(s.resource.Resource, s.namespace, s.name, bytes, p.feeds.budget.Limit())
-	p.feeds.metrics.CountTooLarge()
-	if s.next != nil && s.access != opening { // those who read no more than full keeps continue
-		s.asideExcess = detail
-		p.feeds.stopInformer(s.next)
-		s.next = nil
-		s.full.wider.setDue(until)
-		p.answers.reportStates(s.wants)
-		return true
-	}
-	s.excess = excess{bytes: bytes, until: until, partial: s.access == opening}
-	if s.full != nil {
-		s.excess.kept = s.full.listing
-	}
-	p.setAccess(s, tooLarge, detail)
-	p.feeds.stopInformers(s)
-	p.setAlarm(s, now.Add(p.retryEvery))
-	p.repositionWants(s)
-	return true
-}
-
-// findLargest finds the scope whose objects take most memory, and how much that is, of those that are chosen; nil if there is none.
-func (p *placement) findLargest(isChosen func(*scope) bool) (largest *scope, bytes int64) {
-	for _, r := range p.feeds.catalog.resources {
-		for _, s := range r.scopes {
-			if n := s.countBytes(); (largest == nil || n > bytes) && isChosen(s) {
-				largest, bytes = s, n
-			}
-		}
-	}
-	return largest, bytes
-}
-
-// mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
-func (p *placement) mayReopen(s *scope) bool {
-	return !p.clock.Now().Before(s.excess.until) || !s.excess.partial && p.feeds.budget.HasRoom(s.excess.bytes) || s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
 }
 
 // repositionWants assigns scopes to all wants of a scope again, because its access changed.

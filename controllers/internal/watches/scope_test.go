@@ -33,7 +33,7 @@ func still(t *testing.T) (*Engine, *clocktesting.FakeClock, *want, *scope) {
 	w := newWant(owner("c"), &Interest{Query: queries.New("Pod")}, false)
 	w.kind = &kind{key: kindKeyOf(&w.query), wants: map[*want]struct{}{w: {}}, state: observed.Complete, resource: r}
 	e.catalog.kinds[w.kind.key] = w.kind
-	placementOf(e).few = 0 // it is watched in all namespaces for any want
+	placementOf(e).few, placementOf(e).fewNames = 0, 0 // it is watched in all namespaces for any want
 	placementOf(e).placeWant(w)
 	return e, clock, w, r.scopes[scopeKey{}]
 }
@@ -107,10 +107,10 @@ func TestAccessIsAskedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, clock, _, s := still(t)
-			s.access, s.alarm.due = tc.before, clock.Now()
+			s.access, s.alarm.Due = tc.before, clock.Now()
 			placementOf(e).recordAccess(s, tc.missing, tc.err)
-			if s.access != tc.want || s.detail != tc.detail || s.alarm.due.After(clock.Now()) != tc.again || s.alarm.due.IsZero() == tc.again {
-				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.due)
+			if s.access != tc.want || s.detail != tc.detail || s.alarm.Due.After(clock.Now()) != tc.again || s.alarm.Due.IsZero() == tc.again {
+				t.Errorf("it is %d (%s), and asked again at %s", s.access, s.detail, s.alarm.Due)
 			}
 		})
 	}
@@ -122,14 +122,14 @@ func TestServedAccessIsAskedSeldom(t *testing.T) {
 	place := placementOf(e)
 	deny := func(s *scope) time.Duration {
 		place.recordAccess(s, []string{"list", "watch"}, nil)
-		return s.alarm.due.Sub(clock.Now())
+		return s.alarm.Due.Sub(clock.Now())
 	}
 	deny(s)
 	narrow := w.kind.resource.scopes[scopeKey{namespace: "a"}]
 	if got := deny(narrow); got != retry {
 		t.Errorf("what nothing serves is asked for again after %s", got)
 	}
-	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+	if got := s.alarm.Due.Sub(clock.Now()); got != retry {
 		t.Errorf("with nothing that serves it, the wide one is asked for again after %s", got)
 	}
 	if got := deny(s); got != retry {
@@ -142,7 +142,7 @@ func TestServedAccessIsAskedSeldom(t *testing.T) {
 		}
 	}
 	place.markDenied(narrow)
-	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+	if got := s.alarm.Due.Sub(clock.Now()); got != retry {
 		t.Errorf("when the narrower one is lost, it is asked for after %s", got)
 	}
 	place.recordAccess(narrow, nil, nil)
@@ -153,7 +153,7 @@ func TestServedAccessIsAskedSeldom(t *testing.T) {
 	other.kind = w.kind
 	w.kind.wants[other] = struct{}{}
 	place.placeWant(other)
-	if got := s.alarm.due.Sub(clock.Now()); got != retry {
+	if got := s.alarm.Due.Sub(clock.Now()); got != retry {
 		t.Errorf("when a Cleaner comes that needs it, it is asked for after %s", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 // newScopeOf is one that a Cleaner of a namespace wants, and that the operator may not watch.
 func newScopeOf(p *placement, r *resource, k scopeKey, namespace string) *scope {
-	s := p.newScope(r, k)
+	s := p.newScope(r, k, nil)
 	s.addWant(&want{owner: Owner{Namespace: namespace, Name: "c"}, query: queries.New("Pod", queries.In(k.namespace), queries.Named(k.name))})
 	s.access = denied
 	return s
@@ -42,7 +42,7 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 			of := 0
 			for range minutes * 60 {
 				for _, s := range append(scopes, wide) {
-					if !s.alarm.due.After(clock.Now()) && placementOf(e).mayCheckAccess(s) {
+					if !s.alarm.Due.After(clock.Now()) && placementOf(e).mayCheckAccess(s) {
 						asked[s]++
 						placementOf(e).recordAccess(s, []string{"list", "watch"}, nil)
 						if s.payers[Owner{Namespace: "a", Name: "c"}] > 0 && s != wide {
@@ -67,6 +67,23 @@ func TestNamesTakeTurnsToBeAskedFor(t *testing.T) {
 	}
 }
 
+// Objects that are watched alone because few are named need no turn, as their namespaces need none.
+func TestOneOfFewNeedsNoTurn(t *testing.T) {
+	e, _, _, s := still(t)
+	p := placementOf(e)
+	p.few, p.fewNames, s.access = 8, 1, unneeded
+	for n := range 2 * nameturns.AtOnce {
+		w := newWant(Owner{Name: fmt.Sprint("c", n)}, &Interest{Query: queries.New("Secret", queries.In(fmt.Sprint("n", n)), queries.Named("s"))}, false)
+		r := *s.resource
+		r.GVR = secrets()
+		w.kind = &kind{resource: &r, wants: map[*want]struct{}{w: {}}}
+		p.placeWant(w)
+		if len(w.scopes) != 2 || !p.mayCheckAccess(w.scopes[1]) {
+			t.Fatalf("name %d, of %d scopes, waits", n, len(w.scopes))
+		}
+	}
+}
+
 // TestWhoLeavesTakesNoTurn shows that names that were named for a moment delay nobody who names one later.
 func TestWhoLeavesTakesNoTurn(t *testing.T) {
 	e, clock, _, s := still(t)
@@ -75,7 +92,7 @@ func TestWhoLeavesTakesNoTurn(t *testing.T) {
 	e.retryEvery = 30 * time.Second
 	for edit := range 180 { // once a second, each time 64 names
 		for n := range 64 {
-			w := &want{owner: owner("c"), scopes: []*scope{p.newScope(s.resource, scopeKey{namespace: "a", name: fmt.Sprintf("p-%d-%d", edit, n)})}}
+			w := &want{owner: owner("c"), scopes: []*scope{p.newScope(s.resource, scopeKey{namespace: "a", name: fmt.Sprintf("p-%d-%d", edit, n)}, nil)}}
 			x := w.scopes[0]
 			x.addWant(w)
 			p.mayCheckAccess(x)
@@ -129,7 +146,7 @@ func TestANameIsAskedForByWhoeverHasATurn(t *testing.T) {
 			}
 			ask := func(n int) bool {
 				x := r.scopes[scopeKey{namespace: above.namespace, name: fmt.Sprint("p", n)}]
-				return !x.alarm.due.After(clock.Now()) && p.mayCheckAccess(x)
+				return !x.alarm.Due.After(clock.Now()) && p.mayCheckAccess(x)
 			}
 			for n := range names {
 				want(Owner{Namespace: tc.first, Name: "c"}, n)

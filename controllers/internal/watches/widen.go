@@ -10,7 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/listdiff"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
@@ -30,7 +32,7 @@ func (s *store) beginList() {
 	if i.keeps != nil && i.keeps.IsSameAs(parts) {
 		parts = i.keeps
 	}
-	i.asked, i.listing, i.listed, i.arrived, i.wider.due = f.clock.Now(), parts, false, nil, time.Time{}
+	i.asked, i.listing, i.listed, i.arrived, i.wider.Due = f.clock.Now(), parts, false, nil, time.Time{}
 	i.loading.Store(0)
 	s.reads = parts.Reads()
 }
@@ -58,20 +60,20 @@ func (f widening) endList(i *informer, now, since time.Time) {
 			w.reportedState, w.lost = observed.Unsynced, monotime.ChooseEarlier(w.lost, since)
 		}
 	}
-	i.wider.setDue(s.pace.FindTurn(now))
+	i.wider.SetDue(s.pace.FindTurn(now))
 }
 
 // widenFor has all listed aside if a new want reads more than an informer keeps. While a list is under way, its end sees to that.
 func (i *informer) widenFor(w *want, now time.Time) {
-	if i == nil || !w.full || i.keeps == nil || i.keeps != i.listing || !i.wider.due.IsZero() || i.keeps.Covers(w.query.Reads) {
+	if i == nil || !w.full || i.keeps == nil || i.keeps != i.listing || !i.wider.Due.IsZero() || i.keeps.Covers(w.query.Reads) {
 		return
 	}
-	i.wider.setDue(i.scope.pace.FindTurn(now))
+	i.wider.SetDue(i.scope.pace.FindTurn(now))
 }
 
 // runWidening begins to list aside whenever it is time.
 func (f widening) runWidening(ctx context.Context, i *informer) {
-	for f.waitForAlarm(ctx, &i.wider) {
+	for i.wider.WaitDue(ctx, f.clock, f.mu.RLocker()) {
 		f.beginWidening(i)
 	}
 }
@@ -82,7 +84,7 @@ func (f widening) beginWidening(i *informer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := i.scope
-	i.wider.due, s.asideExcess = time.Time{}, ""
+	i.wider.Due, s.asideExcess = time.Time{}, ""
 	if i.stopped || i != s.full || s.next != nil || i.keeps != i.listing || s.reads.AreCoveredBy(i.keeps) {
 		return
 	}
@@ -142,34 +144,24 @@ func (f widening) swap(i *informer) (l *listing, since time.Time) {
 	return l, since
 }
 
-// listLess lists a scope again that keeps more than is read, and whose objects take at least so many bytes: the one that takes most. It reports
-// whether there is one. Until the list is there, the wants of the scope wait.
-func (f widening) listLess(atLeast int64) bool {
-	now := f.clock.Now()
-	largest, _ := f.placement.findLargest(func(s *scope) bool {
-		return s.countBytes() >= atLeast && s.keepsTooMuch() && !s.pace.FindTurn(now).After(now)
-	})
-	if largest == nil {
-		return false
-	}
-	for w := range largest.wants {
-		if f.answers.isServedBy(w, largest) {
-			f.answers.noteLoss(w)
-		}
-	}
-	largest.pace.NoteBegin(now)
-	f.stopInformers(largest)
-	ensureInformers(f.feeds, largest)
-	f.answers.reportStates(largest.wants)
-	return true
-}
-
-// keepsTooMuch reports whether less is read of a scope than it keeps. While it is being listed, it is not known what it will keep.
-func (s *scope) keepsTooMuch() bool {
-	return s.next == nil && s.full != nil && s.full.keeps != nil && s.full.keeps == s.full.listing && s.reads.AreLessThan(s.full.keeps)
-}
-
 // wideningDetail says that more is being read of a resource, for people.
 func (r *resource) wideningDetail() string {
 	return fmt.Sprintf("waiting for a list of %s with all fields that the expressions read", r.GVR.GroupResource())
+}
+
+// listing is a whole list of an informer, and how it differs from what was known.
+type listing struct {
+	*listdiff.Diff
+	// missedSince is since when the changes may have been, where another informer has missed them; zero: since the last list, or the watch after it.
+	missedSince time.Time
+	// version is the version of the list. missed counts the changes that the watch has shown after it and that are among the changes.
+	version string
+	missed  int
+}
+
+// noteMissed adds a change that the watch has shown after the list, and that owners hear of later. If there are too many it only counts.
+func (l *listing) noteMissed(before, now *cachedobjects.Object) {
+	if l.missed++; l.missed <= maxMissed {
+		l.AddChange(before, now)
+	}
 }

@@ -267,7 +267,7 @@ func TestNothingIsListedForWhoIsGone(t *testing.T) {
 	until(t, "the alarm has rung for nothing", func() bool {
 		r.Engine.mu.RLock()
 		defer r.Engine.mu.RUnlock()
-		return i.wider.due.IsZero()
+		return i.wider.Due.IsZero()
 	})
 	if n := lists.Load(); n != 3 {
 		t.Errorf("it was listed %d times", n)

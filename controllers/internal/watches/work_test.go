@@ -30,7 +30,7 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	placementOf(e).few = 0 // all namespaces are watched for any want
+	placementOf(e).few, placementOf(e).fewNames = 0, 0 // all namespaces are watched for any want
 	e.SetInterests(owner("first"), interests(queries.New("Pod", queries.Named("first"))))
 	e.mu.Lock()
 	e.catalog.applyFinding(e.catalog.kinds[kindKey{version: "v1", kind: "pod"}], finding{
@@ -50,6 +50,8 @@ func newWatching(tb testing.TB) (*Engine, *store) {
 }
 
 func placementOf(e *Engine) *placement { return e.catalog.placement }
+
+func pressureOf(e *Engine) pressure { return pressure{placementOf(e)} }
 
 func feedsOf(e *Engine) *feeds { return e.catalog.placement.feeds }
 

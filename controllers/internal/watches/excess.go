@@ -1,0 +1,161 @@
+// Copyright The Cleaner Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package watches
+
+import (
+	"time"
+
+	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/served"
+)
+
+// excess is how many bytes the objects of a scope took that was too large, which parts of them were kept, and when the operator tries to watch it
+// again also if there seems to be no room. partial says that it was being opened, and would have taken more.
+type excess struct {
+	bytes   int64
+	kept    *keptparts.Parts
+	until   time.Time
+	partial bool
+}
+
+// countBytes is about how much memory the objects of a scope take.
+func (s *scope) countBytes() (bytes int64) {
+	for _, i := range s.listInformers() {
+		bytes += int64(i.bytes) + i.loading.Load()
+	}
+	return bytes
+}
+
+// pressure ends watches when memory is full, and says when they may begin again.
+type pressure struct{ *placement }
+
+// closeLargest stops watching a scope because memory is full. Its wants are served by narrower scopes where there are such. First comes what is being
+// opened: narrow scopes serve. Then, if less is read of a scope than it keeps, it is listed again instead. Then comes what is watched for one namespace
+// alone, if that is more than its share, and then the scope whose objects take most memory, if it is at least so much.
+func (p pressure) closeLargest(atLeast int64) bool {
+	p.mu.Lock()
+	defer p.unlockAndWake()
+	isLarge := func(s *scope) bool { return s.countBytes() >= atLeast }
+	owner := ""
+	s := p.findLargest(func(s *scope) bool { return s.access == opening && isLarge(s) })
+	if s == nil && (widening{p.feeds}).listLess(atLeast) {
+		return true
+	}
+	if s == nil {
+		if owner = p.findOverShare(); owner != "" {
+			s = p.findLargest(func(s *scope) bool { return findSolePayer(s.payers) == owner && isLarge(s) })
+		}
+	}
+	if s == nil {
+		if owner, s = "", p.findLargest(isLarge); s == nil {
+			return false
+		}
+	}
+	bytes := s.countBytes()
+	p.feeds.metrics.CountTooLarge()
+	p.closeExcess(s, bytes, served.DescribeExcess(s.resource.Resource, s.namespace, s.name, owner, bytes, p.feeds.budget.Limit()))
+	return true
+}
+
+// closeExcess stops watching a scope whose objects take so many bytes, which is too much, or ends what it lists aside: those who read no more than it
+// keeps continue.
+func (p pressure) closeExcess(s *scope, bytes int64, detail string) {
+	now := p.clock.Now()
+	until := now.Add(p.retryEvery * maxDenialWait)
+	if s.next != nil && s.access != opening {
+		s.asideExcess = detail
+		p.feeds.stopInformer(s.next)
+		s.next = nil
+		s.full.wider.SetDue(until)
+		p.answers.reportStates(s.wants)
+		return
+	}
+	s.excess = excess{bytes: bytes, until: until, partial: s.access == opening}
+	if s.full != nil {
+		s.excess.kept = s.full.listing
+	}
+	p.setAccess(s, tooLarge, detail)
+	p.feeds.stopInformers(s)
+	p.setAlarm(s, now.Add(p.retryEvery))
+	p.repositionWants(s)
+}
+
+// findOverShare finds the namespace for which alone most is watched, if that is more than its share; "" if there is none.
+func (p pressure) findOverShare() (namespace string) {
+	taken, most := map[string]int64{}, p.feeds.budget.NamespaceShare()
+	for _, r := range p.feeds.catalog.resources {
+		for _, s := range r.scopes {
+			if of := findSolePayer(s.payers); of != "" {
+				taken[of] += s.countBytes()
+			}
+		}
+	}
+	for of, bytes := range taken {
+		if bytes > most {
+			namespace, most = of, bytes
+		}
+	}
+	return namespace
+}
+
+// findSolePayer returns the namespace of all Cleaners that need a scope; "" if they are of several, or one is a ClusterCleaner.
+func findSolePayer(payers map[Owner]int) (namespace string) {
+	for owner := range payers {
+		switch {
+		case namespace == "":
+			namespace = owner.Namespace
+		case namespace != owner.Namespace:
+			return ""
+		}
+		if namespace == "" {
+			return ""
+		}
+	}
+	return namespace
+}
+
+// findLargest finds the scope whose objects take most memory of those that are chosen; nil if there is none.
+func (p pressure) findLargest(isChosen func(*scope) bool) (largest *scope) {
+	var most int64
+	for _, r := range p.feeds.catalog.resources {
+		for _, s := range r.scopes {
+			if n := s.countBytes(); (largest == nil || n > most) && isChosen(s) {
+				largest, most = s, n
+			}
+		}
+	}
+	return largest
+}
+
+// mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
+func (p pressure) mayReopen(s *scope) bool {
+	return !p.clock.Now().Before(s.excess.until) || !s.excess.partial && p.feeds.budget.HasRoom(s.excess.bytes) || s.excess.kept != nil && s.reads.AreLessThan(s.excess.kept)
+}
+
+// listLess lists a scope again that keeps more than is read, and whose objects take at least so many bytes: the one that takes most. It reports
+// whether there is one. Until the list is there, the wants of the scope wait.
+func (f widening) listLess(atLeast int64) bool {
+	now := f.clock.Now()
+	largest := pressure{f.placement}.findLargest(func(s *scope) bool {
+		return s.countBytes() >= atLeast && s.keepsTooMuch() && !s.pace.FindTurn(now).After(now)
+	})
+	if largest == nil {
+		return false
+	}
+	for w := range largest.wants {
+		if f.answers.isServedBy(w, largest) {
+			f.answers.noteLoss(w)
+		}
+	}
+	largest.pace.NoteBegin(now)
+	f.stopInformers(largest)
+	ensureInformers(f.feeds, largest)
+	f.answers.reportStates(largest.wants)
+	return true
+}
+
+// keepsTooMuch reports whether less is read of a scope than it keeps. While it is being listed, it is not known what it will keep.
+func (s *scope) keepsTooMuch() bool {
+	return s.next == nil && s.full != nil && s.full.keeps != nil && s.full.keeps == s.full.listing && s.reads.AreLessThan(s.full.keeps)
+}
