@@ -155,7 +155,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	})
 	var r *CleanerReconciler // before the watches are started
 	engine, err := watches.New(watches.Options{
-		Config: config, Clock: opts.Clock, Metrics: count, Budget: memory, DefinitionChanged: func(name string) { r.fields.NoteDefinition(name) },
+		Config: config, Clock: opts.Clock, Metrics: count, Budget: memory, WatchRights: true, DefinitionChanged: func(name string) { r.fields.NoteDefinition(name) },
 	})
 	if err != nil {
 		return fmt.Errorf("cannot make the watches: %w", err)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 	"k8s.io/utils/clock"
 
@@ -48,6 +49,7 @@ func TestMain(m *testing.M) {
 type realWorld struct {
 	*rig
 	user      string
+	config    *rest.Config
 	namespace string
 	admin     kubernetes.Interface
 	dynamic   dynamic.Interface
@@ -102,6 +104,7 @@ func newRealThrough(t *testing.T, wrap transport.WrapperFunc) *realWorld {
 	}
 	cfg.Dial = r.wires.dial
 	cfg.Wrap(wrap)
+	r.config = cfg
 	e, err := New(Options{Config: cfg, Clock: clock.RealClock{}, RetryEvery: time.Second})
 	if err != nil {
 		t.Fatal(err)

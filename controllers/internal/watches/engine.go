@@ -25,6 +25,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/nameturns"
 	"github.com/vtex/cleaner/controllers/internal/news"
+	"github.com/vtex/cleaner/controllers/internal/rightswatch"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -88,6 +89,8 @@ type Options struct {
 	DefinitionChanged func(name string)
 	// RetryEvery is how often a kind that is forbidden or not served is tried again, at least. 30s without it.
 	RetryEvery time.Duration
+	// WatchRights has RBAC rules watched, if the operator may: so it hears at once of rights that it has been given.
+	WatchRights bool
 }
 
 // Engine watches what Cleaners want, and says which of them must look again.
@@ -100,6 +103,7 @@ type Engine struct {
 	answers  *answers
 	matcher  *matcher
 	owners   map[Owner]map[interestKey]*want // guarded by the lock
+	rights   *rightswatch.Watcher            // nil without Options.WatchRights
 }
 
 // want is one interest of one owner.
@@ -172,11 +176,31 @@ func New(o Options) (*Engine, error) {
 	p := &placement{background: b, access: o.Access, names: nameturns.New[*scope](o.RetryEvery), alarms: newNameAlarms(), answers: a, feeds: f, few: fewNamespaces, fewNames: fewNames}
 	c := &catalog{background: b, dynamic: clients.Dynamic, resolver: resolver, kinds: kinds, resources: map[served.Resource]*resource{}, answers: a, placement: p, definitionChanged: o.DefinitionChanged}
 	f.placement, f.catalog = p, c
-	return &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}, nil
+	e := &Engine{background: b, News: changes, resolver: resolver, catalog: c, answers: a, matcher: m, owners: owners}
+	if o.WatchRights {
+		e.rights = rightswatch.New(rightswatch.Options{Metadata: clients.Metadata, Access: o.Access, Clock: o.Clock, Tell: e.noteRights})
+	}
+	return e, nil
 }
 
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
 func (e *Engine) Resolver() *served.Resolver { return e.resolver }
+
+// noteRights has access that was denied, and is needed, checked again, because RBAC rules may have changed. hearsAll says that it is called for each
+// change from now on, so that access is checked seldom otherwise.
+func (e *Engine) noteRights(hearsAll bool) {
+	e.mu.Lock()
+	defer e.unlockAndWake()
+	p := e.catalog.placement
+	p.hearsRights = hearsAll
+	for _, r := range e.catalog.resources {
+		for _, s := range r.scopes {
+			if s.access == denied && p.isNeeded(s) {
+				p.hastenCheck(s, p.clock.Now())
+			}
+		}
+	}
+}
 
 // NeedLeaderElection has it started after the caches. There is no election.
 func (e *Engine) NeedLeaderElection() bool { return true }
@@ -193,6 +217,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.runInBackground(func(ctx context.Context) {
 		e.catalog.placement.feeds.budget.Run(ctx, e.clock, pressure{e.catalog.placement}.closeLargest)
 	})
+	if e.rights != nil {
+		e.runInBackground(e.rights.Run)
+	}
 	for range namesAtATime {
 		e.runInBackground(e.catalog.placement.checkNames)
 	}

@@ -9,11 +9,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/transport"
+	"k8s.io/utils/clock"
 
+	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/test/queries"
 )
 
@@ -135,4 +141,37 @@ func TestNamedObjectsAreWatchedAlone(t *testing.T) {
 	if got, want := paths.forResource("namespaces"), []string{"/api/v1/namespaces?metadata.name=" + a}; !slices.Equal(got, want) {
 		t.Errorf("for one Namespace it asked for %q, want %q", got, want)
 	}
+}
+
+// Rights that are granted are noticed by the change of the rules, however seldom access is checked otherwise.
+func TestRightsAreNoticedByTheirRules(t *testing.T) {
+	r := newReal(t)
+	r.stop()
+	for _, kind := range []string{"roles", "rolebindings", "clusterroles", "clusterrolebindings"} {
+		r.may(rbacv1.GroupName, kind)
+	}
+	access, err := authorizationv1client.NewForConfig(r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := func() bool {
+		missing, err := served.FindMissingVerbs(t.Context(), access.SelfSubjectAccessReviews(), served.Resource{GVR: rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")}, "", "")
+		return err == nil && len(missing) == 0
+	}
+	until(t, "rules may be watched", allowed)
+	e, err := New(Options{Config: r.config, Clock: clock.RealClock{}, RetryEvery: time.Hour, WatchRights: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.rig = startRig(t, e, nil)
+	until(t, "rules are watched", func() bool {
+		r.mu.RLock()
+		defer r.mu.RUnlock()
+		return placementOf(r.Engine).hearsRights
+	})
+	q := queries.New("ConfigMap", queries.In(r.namespace))
+	r.SetInterests(owner("c"), interests(q))
+	r.reads(q, observed.Forbidden)
+	r.mayIn("configmaps")
+	r.finds(q, r.namespace+"/kube-root-ca.crt")
 }

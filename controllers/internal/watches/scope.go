@@ -160,6 +160,8 @@ type placement struct {
 	feeds   *feeds
 	// few is in how many namespaces a kind is watched each for itself, and fewNames how many objects of one are.
 	few, fewNames int
+	// hearsRights says that each change of RBAC rules is heard of.
+	hearsRights bool
 }
 
 // placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
@@ -201,9 +203,9 @@ func (p *placement) placeWant(w *want) {
 const maxDenialWait = 20
 
 // waitAfterDenial returns how long to wait until the access to a scope is checked again: longer each time where narrower scopes serve all
-// its wants, since the operator only watches more widely then.
+// its wants, since the operator only watches more widely then, and where changes of rights are heard of.
 func (p *placement) waitAfterDenial(s *scope) time.Duration {
-	if p.isNeeded(s) {
+	if p.isNeeded(s) && !p.hearsRights {
 		s.denials = 0
 		return p.retryEvery
 	}
@@ -236,7 +238,7 @@ func (p *placement) hastenCheck(s *scope, by time.Time) {
 
 // hastenChecks has the access to the scopes of a want checked soon if it needs one of them.
 func (p *placement) hastenChecks(w *want) {
-	if slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.name == "" && s.access == denied }) && p.needsWider(w) {
+	if !p.hearsRights && slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.name == "" && s.access == denied }) && p.needsWider(w) {
 		for _, s := range w.scopes {
 			if s.name == "" {
 				p.hastenCheck(s, p.clock.Now().Add(p.retryEvery))
