@@ -69,7 +69,7 @@ func exitOn(err error) {
 
 func wholeSizes() sizes {
 	return sizes{
-		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, confirming: 2000, district: 4,
+		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, confirming: 10_000, district: 4,
 		evaluated: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, ended: 5000,
 		crowds: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, busy: crowd{20_000, 1000}, cached: 50_000,
 		rates: []int{50, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000},
