@@ -44,23 +44,20 @@ type Options struct {
 	Metadata metadata.Interface
 	Access   authorizationv1client.SelfSubjectAccessReviewInterface
 	Clock    clock.WithTicker
-	// Tell hears that rules may have changed, and whether it will hear of all changes from then on.
-	Tell func(hearsAll bool)
+	// Tell hears that rules may have changed. It must return soon.
+	Tell func()
 }
 
 // Watcher watches roles and bindings.
 type Watcher struct {
 	Options
 
-	mu sync.Mutex
-	// follows are the kinds that are watched.
-	follows map[string]bool
 	changed chan struct{}
 }
 
 // New makes a Watcher, which watches nothing until it runs.
 func New(o Options) *Watcher {
-	return &Watcher{Options: o, follows: map[string]bool{}, changed: make(chan struct{}, 1)}
+	return &Watcher{o, make(chan struct{}, 1)}
 }
 
 // Run watches until ctx is done. If the operator may not, it ends at once.
@@ -72,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	for _, kind := range listKinds() {
 		running.Go(func() { w.followKind(ctx, kind) })
 	}
-	running.Go(func() { w.tellChanges(ctx) })
+	w.tellChanges(ctx)
 	running.Wait()
 }
 
@@ -119,7 +116,6 @@ func (w *Watcher) followKind(ctx context.Context, kind string) {
 		if err == nil && w.Clock.Since(began) >= mostPause {
 			continue // as an API server ends each watch after some minutes
 		}
-		w.noteFollowing(kind, false)
 		if apierrors.IsForbidden(err) || !w.waitFor(ctx, delay()) {
 			return
 		}
@@ -133,7 +129,7 @@ func (w *Watcher) watchKind(ctx context.Context, kind string) error {
 		return err
 	}
 	defer opened.Stop()
-	w.noteFollowing(kind, true)
+	w.noteChange() // of before, if it was not watched then
 	for event := range opened.ResultChan() {
 		if event.Type == watch.Error {
 			return apierrors.FromObject(event.Object)
@@ -143,31 +139,11 @@ func (w *Watcher) watchKind(ctx context.Context, kind string) error {
 	return nil
 }
 
-// noteFollowing records whether a kind is followed. That it was not, or is again, may have hidden a change.
-func (w *Watcher) noteFollowing(kind string, follows bool) {
-	w.mu.Lock()
-	w.follows[kind] = follows
-	w.mu.Unlock()
-	w.noteChange()
-}
-
 func (w *Watcher) noteChange() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
 	}
-}
-
-// hearsAll reports whether all kinds are followed.
-func (w *Watcher) hearsAll() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, kind := range listKinds() {
-		if !w.follows[kind] {
-			return false
-		}
-	}
-	return true
 }
 
 // tellChanges tells of changes, several at once where they follow each other.
@@ -185,7 +161,7 @@ func (w *Watcher) tellChanges(ctx context.Context) {
 		case <-w.changed:
 		default:
 		}
-		w.Tell(w.hearsAll())
+		contain.CatchPanic(w.Tell)
 		if !w.waitFor(ctx, restAfter) {
 			return
 		}

@@ -36,7 +36,7 @@ func DescribeExcess(r Resource, namespace, name, owner string, bytes, limit int6
 	const mebi = 1 << 20
 	reason := fmt.Sprintf("more than is left of the %d MiB that the operator may use", limit/mebi)
 	if owner != "" {
-		reason = fmt.Sprintf("and no namespace has more watched for it alone than namespace %q, while nothing is left of the %d MiB that the operator may use", owner, limit/mebi)
+		reason = fmt.Sprintf("and Cleaners of namespace %q alone need more than their share of the %d MiB that the operator may use, while nothing is left of these", owner, limit/mebi)
 	}
 	return fmt.Sprintf("%s take about %d MiB of memory, %s: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
 		DescribeScope(r, namespace, name), bytes/mebi, reason)

@@ -130,14 +130,11 @@ func (a *answers) findNamespace(name string) (o *cachedobjects.Object, known boo
 }
 
 // selectsNames reports whether objects of a resource can be selected by their names: Kubernetes' own kinds and custom kinds can. Of what an aggregated
-// API server serves it is not known.
+// API server serves it is not known. What has no definition is that, once definitions are known.
 func (a *answers) selectsNames(r *resource) bool {
-	if wire.IsKnown(r.GVR.GroupVersion()) {
-		return true
-	}
 	definitions := definitionInterests()[0].Query
 	l := a.checkCoverage(&definitions)
-	return l.state == observed.Complete && l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
+	return wire.IsKnown(r.GVR.GroupVersion()) || l.state != observed.Complete || l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
 }
 
 // reaches says that an owner may have to be told of a change in a namespace: one of its queries chooses it, as far as is known.

@@ -56,6 +56,16 @@ func (b breadth) noteWant(s *scope) {
 	}
 }
 
+// reviewScopes has scopes opened or closed because more is known of what can be selected by name.
+func (b breadth) reviewScopes() {
+	for _, r := range b.feeds.catalog.resources {
+		for _, s := range r.scopes {
+			b.noteWant(s)
+			b.noteLeave(s)
+		}
+	}
+}
+
 // noteLeave has a scope closed after some time if the wants that are left do not need all of it.
 func (b breadth) noteLeave(s *scope) {
 	if s.name == "" && s.isOpen() && s.alarm.Due.IsZero() && !b.needsAll(s) {

@@ -153,12 +153,13 @@ func TestManyNamesAreWatchedAtOnce(t *testing.T) {
 	r.reads(named("p"), observed.Complete, "p")
 }
 
-// An aggregated API server need not select objects by their names: it is asked for all. Custom kinds can be selected.
+// An aggregated API server need not select objects by their names: it is asked for all. Custom kinds can be selected. Which of them a kind is may be
+// known later.
 func TestNamesThatMayNotBeSelectedAreNot(t *testing.T) {
 	for name, tc := range map[string]struct {
-		isDefined bool
-		want      string
-	}{"Aggregated": {false, "a"}, "Custom": {true, "a/one"}} {
+		isDefined, isLate bool
+		want              string
+	}{"Aggregated": {false, false, "a"}, "Custom": {true, false, "a/one"}, "AggregatedLate": {false, true, "a"}, "CustomLate": {true, true, "a/one"}} {
 		t.Run(name, func(t *testing.T) {
 			s := apiserver.New(t)
 			s.Serve(apiserver.Revisions, "Revision", true)
@@ -166,16 +167,34 @@ func TestNamesThatMayNotBeSelectedAreNot(t *testing.T) {
 				defineColors(s, "first")
 			}
 			s.Put(apiserver.Revisions, "a", "one", nil)
+			release := make(chan struct{})
+			s.SetFault(func(_ http.ResponseWriter, _ string, gvr schema.GroupVersionResource, r *http.Request) bool {
+				if gvr == apiserver.CRDs {
+					select {
+					case <-release:
+					case <-r.Context().Done():
+					}
+				}
+				return false
+			})
 			r := newRig(t, s)
-			definitions := definitionInterests()[0].Query
-			until(t, "definitions are known", func() bool { return r.Read(t.Context(), definitions).State == observed.Complete })
+			known := func() {
+				close(release)
+				definitions := definitionInterests()[0].Query
+				until(t, "definitions are known", func() bool { return r.Read(t.Context(), definitions).State == observed.Complete })
+			}
+			if !tc.isLate {
+				known()
+			}
 			q := queries.New("Revision", queries.Named("one"))
 			q.Group, q.Version = apiserver.Revisions.Group, apiserver.Revisions.Version
 			r.SetInterests(owner("c"), interests(q))
 			r.reads(q, observed.Complete, "one")
-			if got := openWatches(r.Engine, "Revision"); !slices.Equal(got, []string{tc.want}) {
-				t.Errorf("watched is %q", got)
+			if tc.isLate {
+				known()
 			}
+			until(t, fmt.Sprintf("watched is %s", tc.want), func() bool { return slices.Equal(openWatches(r.Engine, "Revision"), []string{tc.want}) })
+			r.reads(q, observed.Complete, "one")
 		})
 	}
 }

@@ -186,17 +186,14 @@ func New(o Options) (*Engine, error) {
 // Resolver returns what the Engine finds kinds with. The Engine keeps it fresh.
 func (e *Engine) Resolver() *served.Resolver { return e.resolver }
 
-// noteRights has access that was denied, and is needed, checked again, because RBAC rules may have changed. hearsAll says that it is called for each
-// change from now on, so that access is checked seldom otherwise.
-func (e *Engine) noteRights(hearsAll bool) {
+// noteRights has access that was denied, and is needed, checked at once, because RBAC rules have changed.
+func (e *Engine) noteRights() {
 	e.mu.Lock()
 	defer e.unlockAndWake()
-	p := e.catalog.placement
-	p.hearsRights = hearsAll
 	for _, r := range e.catalog.resources {
 		for _, s := range r.scopes {
-			if s.access == denied && p.isNeeded(s) {
-				p.hastenCheck(s, p.clock.Now())
+			if s.access == denied && e.catalog.placement.isNeeded(s) {
+				e.catalog.placement.setAlarm(s, e.clock.Now())
 			}
 		}
 	}

@@ -43,12 +43,14 @@ func (p pressure) closeLargest(atLeast int64) bool {
 		return true
 	}
 	if s == nil {
-		if owner = p.findOverShare(); owner != "" {
-			s = p.findLargest(func(s *scope) bool { return findSolePayer(s.payers) == owner && isLarge(s) })
+		taken, share := p.countByPayer(), p.feeds.budget.NamespaceShare()
+		s = p.findLargest(func(s *scope) bool { return taken[findSolePayer(s.payers)] > share && isLarge(s) })
+		if s != nil {
+			owner = findSolePayer(s.payers)
 		}
 	}
 	if s == nil {
-		if owner, s = "", p.findLargest(isLarge); s == nil {
+		if s = p.findLargest(isLarge); s == nil {
 			return false
 		}
 	}
@@ -81,9 +83,9 @@ func (p pressure) closeExcess(s *scope, bytes int64, detail string) {
 	p.repositionWants(s)
 }
 
-// findOverShare finds the namespace for which alone most is watched, if that is more than its share; "" if there is none.
-func (p pressure) findOverShare() (namespace string) {
-	taken, most := map[string]int64{}, p.feeds.budget.NamespaceShare()
+// countByPayer is about how much memory objects take, for each namespace for which alone they are watched.
+func (p pressure) countByPayer() map[string]int64 {
+	taken := map[string]int64{}
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
 			if of := findSolePayer(s.payers); of != "" {
@@ -91,12 +93,7 @@ func (p pressure) findOverShare() (namespace string) {
 			}
 		}
 	}
-	for of, bytes := range taken {
-		if bytes > most {
-			namespace, most = of, bytes
-		}
-	}
-	return namespace
+	return taken
 }
 
 // findSolePayer returns the namespace of all Cleaners that need a scope; "" if they are of several, or one is a ClusterCleaner.

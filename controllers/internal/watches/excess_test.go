@@ -155,7 +155,7 @@ func TestANamespaceWithMoreThanItsShareGivesUpFirst(t *testing.T) {
 	others()
 	f.until.Store(1)
 	r.reads(pods, observed.TooLarge)
-	want := `pods in namespace "greedy" take about 20 MiB of memory, and no namespace has more watched for it alone than namespace "greedy", while nothing is left of the 100 MiB that the operator may use: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory`
+	want := `pods in namespace "greedy" take about 20 MiB of memory, and Cleaners of namespace "greedy" alone need more than their share of the 100 MiB that the operator may use, while nothing is left of these: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory`
 	if got := r.Read(t.Context(), pods).Detail; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}

@@ -712,6 +712,9 @@ func (f *feeds) markSynced(i *informer) {
 		s.meta = nil
 	}
 	s.alarm.Failures = 0
+	if s.resource.GVR.Group == served.DefinitionsGroup {
+		breadth{f.placement}.reviewScopes()
+	}
 	for k := range s.resource.kinds {
 		k.alarm.Failures = 0
 	}

@@ -143,7 +143,7 @@ func TestNamedObjectsAreWatchedAlone(t *testing.T) {
 	}
 }
 
-// Rights that are granted are noticed by the change of the rules, however seldom access is checked otherwise.
+// Rights that are granted are noticed by the change of the rules, and not only when it is time to check access again.
 func TestRightsAreNoticedByTheirRules(t *testing.T) {
 	r := newReal(t)
 	r.stop()
@@ -164,11 +164,6 @@ func TestRightsAreNoticedByTheirRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.rig = startRig(t, e, nil)
-	until(t, "rules are watched", func() bool {
-		r.mu.RLock()
-		defer r.mu.RUnlock()
-		return placementOf(r.Engine).hearsRights
-	})
 	q := queries.New("ConfigMap", queries.In(r.namespace))
 	r.SetInterests(owner("c"), interests(q))
 	r.reads(q, observed.Forbidden)

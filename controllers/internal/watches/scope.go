@@ -160,8 +160,6 @@ type placement struct {
 	feeds   *feeds
 	// few is in how many namespaces a kind is watched each for itself, and fewNames how many objects of one are.
 	few, fewNames int
-	// hearsRights says that each change of RBAC rules is heard of.
-	hearsRights bool
 }
 
 // placeWant hangs a want on the scopes from the cluster down to the first that is not denied, and off all others.
@@ -203,9 +201,9 @@ func (p *placement) placeWant(w *want) {
 const maxDenialWait = 20
 
 // waitAfterDenial returns how long to wait until the access to a scope is checked again: longer each time where narrower scopes serve all
-// its wants, since the operator only watches more widely then, and where changes of rights are heard of.
+// its wants, since the operator only watches more widely then.
 func (p *placement) waitAfterDenial(s *scope) time.Duration {
-	if p.isNeeded(s) && !p.hearsRights {
+	if p.isNeeded(s) {
 		s.denials = 0
 		return p.retryEvery
 	}
@@ -228,21 +226,13 @@ func (p *placement) needsWider(w *want) bool {
 	return state == observed.Forbidden || state == observed.Failed
 }
 
-// hastenCheck has the access to a scope checked by a time if it was denied.
-func (p *placement) hastenCheck(s *scope, by time.Time) {
-	if s.access == denied && s.alarm.Due.After(by) {
-		s.denials = 0
-		p.setAlarm(s, by)
-	}
-}
-
 // hastenChecks has the access to the scopes of a want checked soon if it needs one of them.
 func (p *placement) hastenChecks(w *want) {
-	if !p.hearsRights && slices.ContainsFunc(w.scopes, func(s *scope) bool { return s.name == "" && s.access == denied }) && p.needsWider(w) {
-		for _, s := range w.scopes {
-			if s.name == "" {
-				p.hastenCheck(s, p.clock.Now().Add(p.retryEvery))
-			}
+	soon := p.clock.Now().Add(p.retryEvery)
+	for _, s := range w.scopes {
+		if s.name == "" && s.access == denied && s.alarm.Due.After(soon) && p.needsWider(w) {
+			s.denials = 0
+			p.setAlarm(s, soon)
 		}
 	}
 }
@@ -334,9 +324,10 @@ func (p *placement) mayCheckAccess(s *scope) bool {
 	case s.name == "":
 		return true
 	case s.access == unchecked && s.parent != nil && (breadth{p}).mayWait(s.parent): // which will have it
+		breadth{p}.noteWant(s.parent)
 		p.setAlarm(s, p.clock.Now().Add(p.retryEvery/refusalShare))
 		return false
-	case s.parent != nil && s.parent.access == unneeded: // it is one of few, and not denied more
+	case s.parent != nil && s.parent.access == unneeded && !(breadth{p}).needsAll(s.parent): // it is one of few, and not denied more
 		p.names.LeaveLines(s, maps.Keys(s.payers))
 		s.inLine = false
 		return true

@@ -158,40 +158,26 @@ func TestServedAccessIsAskedSeldom(t *testing.T) {
 	}
 }
 
-// Where changes of rights are heard of, what is forbidden is asked for less and less often, and at once after a change.
+// After a change of RBAC rules, what is forbidden and needed is asked for at once.
 func TestWhatIsForbiddenIsAskedForAfterAChangeOfRights(t *testing.T) {
 	e, clock, w, s := still(t)
 	e.catalog.resources[s.resource.Resource] = s.resource
 	p := placementOf(e)
 	p.recordAccess(s, []string{"list"}, nil)
 	narrow := w.kind.resource.scopes[scopeKey{namespace: "a"}]
-	waits := func(when string, want time.Duration) {
-		t.Helper()
-		p.recordAccess(narrow, []string{"list"}, nil)
-		if got := narrow.alarm.Due.Sub(clock.Now()); got != want {
-			t.Errorf("%s, it is asked for again after %s, want %s", when, got, want)
-		}
-	}
-	waits("without hearing of rights", retry)
-	e.noteRights(true)
+	p.recordAccess(narrow, []string{"list"}, nil)
+	e.noteRights()
 	if narrow.alarm.Due.After(clock.Now()) || s.alarm.Due.After(clock.Now()) {
-		t.Errorf("after a change, it is asked for at %s and %s", narrow.alarm.Due, s.alarm.Due)
+		t.Errorf("it is asked for at %s and %s", narrow.alarm.Due, s.alarm.Due)
 	}
-	for _, want := range []time.Duration{2, 4, 8, 16, 20, 20} {
-		waits("hearing of rights", want*retry)
-	}
-	e.noteRights(true)
-	waits("after a change", 2*retry)
 	p.recordAccess(narrow, nil, nil)
 	narrow.full.synced, narrow.full.keeps = true, narrow.full.listing
 	p.recordAccess(s, []string{"list"}, nil)
 	due := s.alarm.Due
-	e.noteRights(false)
+	e.noteRights()
 	if !s.alarm.Due.Equal(due) {
-		t.Error("what nobody needs is asked for after a change of rights")
+		t.Error("what no want needs is asked for at once")
 	}
-	p.recordAccess(narrow, []string{"list"}, nil)
-	waits("without hearing of rights again", retry)
 }
 
 // TestEachVersionWakes changes an object while its versions become longer: they have no order as texts.
