@@ -1,7 +1,7 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rightswatch notices that the RBAC rules of a cluster change, so that what was forbidden need not be tried again and again. It watches the
+// Package rightswatch notices that the RBAC rules of a cluster change, so that what was forbidden can be tried again at once. It watches the
 // metadata of roles and bindings, if it may list and watch all of them, and keeps none. It does not know what the rules say.
 package rightswatch
 
@@ -24,10 +24,11 @@ import (
 )
 
 const (
-	// tellAfter is the wait between a change and its report: by then API servers know it, and others may have come. restAfter is the least time
-	// between two reports, so that access is not checked more often than without them.
+	// tellAfter is the wait between a change and its report: by then API servers know it, and others may have come. burst is how many reports may
+	// follow each other, and restAfter the time for each in the long run, so that access is not checked more often than without them.
 	tellAfter = time.Second
 	restAfter = 30 * time.Second
+	burst     = 3
 	// askEvery is the time between two attempts to find out whether roles and bindings may be watched, if there is no answer, and leastPause and
 	// mostPause are the waits before a watch that has failed begins again.
 	askEvery              = time.Minute
@@ -114,7 +115,7 @@ func (w *Watcher) followKind(ctx context.Context, kind string) {
 			err = p
 		}
 		if err == nil && w.Clock.Since(began) >= mostPause {
-			continue // as an API server ends each watch after some minutes
+			continue // as an API server ends each watch after some time
 		}
 		if apierrors.IsForbidden(err) || !w.waitFor(ctx, delay()) {
 			return
@@ -146,15 +147,17 @@ func (w *Watcher) noteChange() {
 	}
 }
 
-// tellChanges tells of changes, several at once where they follow each other.
+// tellChanges tells of changes, of several at once where they follow each other.
 func (w *Watcher) tellChanges(ctx context.Context) {
-	for {
+	var told [burst]time.Time
+	for n := 0; ; n = (n + 1) % burst {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.changed:
 		}
-		if !w.waitFor(ctx, tellAfter) {
+		rest := told[n].Add(burst * restAfter).Sub(w.Clock.Now())
+		if !w.waitFor(ctx, max(tellAfter, rest)) {
 			return
 		}
 		select { // one report is enough for what has come meanwhile
@@ -162,8 +165,6 @@ func (w *Watcher) tellChanges(ctx context.Context) {
 		default:
 		}
 		contain.CatchPanic(w.Tell)
-		if !w.waitFor(ctx, restAfter) {
-			return
-		}
+		told[n] = w.Clock.Now()
 	}
 }

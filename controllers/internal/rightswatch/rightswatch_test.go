@@ -92,7 +92,7 @@ func (r *rig) follows() {
 		}
 		return true
 	})
-	for range 3 * restAfter / time.Second { // what came one after the other
+	for range (burst + 1) * restAfter / time.Second { // what came one after the other
 		r.clock.Step(time.Second)
 		<-time.After(time.Millisecond)
 	}
@@ -132,7 +132,7 @@ func TestManyChangesAreToldAtOnce(t *testing.T) {
 		r.clock.Step(time.Second)
 	}
 	r.tells("the last of them")
-	if told, most := r.told.Load()-before, seconds/int64((tellAfter+restAfter)/time.Second)+3; told > most {
+	if told, most := r.told.Load()-before, seconds/int64(restAfter/time.Second)+burst+1; told > most {
 		t.Errorf("%d changes in %d seconds are told %d times, more than %d", changes, seconds, told, most)
 	}
 }

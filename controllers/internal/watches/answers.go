@@ -130,11 +130,14 @@ func (a *answers) findNamespace(name string) (o *cachedobjects.Object, known boo
 }
 
 // selectsNames reports whether objects of a resource can be selected by their names: Kubernetes' own kinds and custom kinds can. Of what an aggregated
-// API server serves it is not known. What has no definition is that, once definitions are known.
+// API server serves, which has no definition, it is not known. While definitions are listed for the first time, each kind is taken for a custom one.
 func (a *answers) selectsNames(r *resource) bool {
+	if wire.IsKnown(r.GVR.GroupVersion()) {
+		return true
+	}
 	definitions := definitionInterests()[0].Query
 	l := a.checkCoverage(&definitions)
-	return wire.IsKnown(r.GVR.GroupVersion()) || l.state != observed.Complete || l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
+	return l.state == observed.Unsynced || l.state == observed.Complete && l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
 }
 
 // reaches says that an owner may have to be told of a change in a namespace: one of its queries chooses it, as far as is known.
@@ -236,8 +239,8 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 			return coverage{state: observed.Failed, detail: s.detail}
 		case s.isClosed():
 			isOpening := s.access == unneeded || s.access == opening
-			if isOpening && (wide == nil || wide.access != opening) {
-				wide = s
+			if isOpening {
+				wide = chooseOpening(wide, s)
 			}
 			if _, more := r.narrowScope(key, namespace, q.Name); more {
 				continue
@@ -253,6 +256,14 @@ func (r *resource) checkCoverageIn(q *snapshot.Query, namespace string) coverage
 		return s.checkInformer(q, full)
 	}
 	return coverage{state: observed.Unsynced, detail: r.readingDetail()}
+}
+
+// chooseOpening returns which scope a query waits for: a wider one if that is being listed, else the narrower one, which is not open yet.
+func chooseOpening(wide, s *scope) *scope {
+	if wide != nil && wide.access == opening {
+		return wide
+	}
+	return s
 }
 
 // checkOpening says how far a scope knows what a query asks for that is not open yet.

@@ -56,13 +56,11 @@ func (b breadth) noteWant(s *scope) {
 	}
 }
 
-// reviewScopes has scopes opened or closed because more is known of what can be selected by name.
-func (b breadth) reviewScopes() {
-	for _, r := range b.feeds.catalog.resources {
-		for _, s := range r.scopes {
-			b.noteWant(s)
-			b.noteLeave(s)
-		}
+// reviewScopes has scopes of a resource opened or closed because more is known of how its objects can be selected.
+func (b breadth) reviewScopes(r *resource) {
+	for _, s := range r.scopes {
+		b.noteWant(s)
+		b.noteLeave(s)
 	}
 }
 

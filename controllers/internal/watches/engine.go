@@ -190,10 +190,11 @@ func (e *Engine) Resolver() *served.Resolver { return e.resolver }
 func (e *Engine) noteRights() {
 	e.mu.Lock()
 	defer e.unlockAndWake()
+	now := e.clock.Now()
 	for _, r := range e.catalog.resources {
 		for _, s := range r.scopes {
-			if s.access == denied && e.catalog.placement.isNeeded(s) {
-				e.catalog.placement.setAlarm(s, e.clock.Now())
+			if s.access == denied && s.alarm.Due.After(now) && e.catalog.placement.isNeeded(s) { // else it is being checked
+				e.catalog.placement.setAlarm(s, now)
 			}
 		}
 	}

@@ -677,6 +677,11 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if !i.synced {
 		f.markSynced(i)
 	}
+	if i.scope.resource.GVR.Group == served.DefinitionsGroup {
+		for _, r := range f.catalog.resources {
+			breadth{f.placement}.reviewScopes(r)
+		}
+	}
 	f.answers.reportStates(i.scope.wants)
 	return since, true
 }
@@ -712,9 +717,6 @@ func (f *feeds) markSynced(i *informer) {
 		s.meta = nil
 	}
 	s.alarm.Failures = 0
-	if s.resource.GVR.Group == served.DefinitionsGroup {
-		breadth{f.placement}.reviewScopes()
-	}
 	for k := range s.resource.kinds {
 		k.alarm.Failures = 0
 	}

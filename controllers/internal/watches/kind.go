@@ -281,8 +281,13 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 	_, group, _ := strings.Cut(definition, ".")
 	c.resolver.InvalidateGroup(group)
 	c.definitionChanged(definition)
-	if changed {
-		c.markOutdated(definition)
+	for key, r := range c.resources {
+		if key.GVR.GroupResource().String() == definition {
+			breadth{c.placement}.reviewScopes(r)
+			if changed {
+				r.markOutdated()
+			}
+		}
 	}
 	for key, k := range c.kinds {
 		if key.group == group {
@@ -297,15 +302,10 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 }
 
 // markOutdated records that what was read of objects was read before their definition was changed.
-func (c *catalog) markOutdated(definition string) {
-	for key, r := range c.resources {
-		if key.GVR.GroupResource().String() != definition {
-			continue
-		}
-		for _, s := range r.scopes {
-			for _, i := range s.listInformers() {
-				i.outdated = true
-			}
+func (r *resource) markOutdated() {
+	for _, s := range r.scopes {
+		for _, i := range s.listInformers() {
+			i.outdated = true
 		}
 	}
 }
