@@ -68,8 +68,12 @@ func reactBeside(ctx context.Context, r *rig, i int, b burden, s sizes) ([]time.
 		return nil, err
 	}
 	stop()
-	if err := r.admin.DeleteAllOf(ctx, &v1alpha1.Cleaner{}, client.InNamespace(ns)); err != nil {
-		return nil, fmt.Errorf("cannot delete the Cleaners of namespace %q: %w", ns, err)
+	// An API server ends a request after a minute, when it has deleted some of them.
+	err = until(ctx, fmt.Sprintf("that the Cleaners of namespace %q are deleted", ns), func(ctx context.Context) (bool, error) {
+		return r.admin.DeleteAllOf(ctx, &v1alpha1.Cleaner{}, client.InNamespace(ns)) == nil, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return took, r.fixtures.gone(ctx, ns) // what is measured next must not be beside them
 }
