@@ -135,7 +135,7 @@ func (a *answers) selectsNames(r *resource) bool {
 	if wire.IsKnown(r.GVR.GroupVersion()) {
 		return true
 	}
-	definitions := definitionInterests()[0].Query
+	definitions := served.NewDefinitionQuery("")
 	l := a.checkCoverage(&definitions)
 	return l.state == observed.Unsynced || l.state == observed.Complete && l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
 }

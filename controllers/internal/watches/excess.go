@@ -36,23 +36,18 @@ type pressure struct{ *placement }
 func (p pressure) closeLargest(atLeast int64) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
-	isLarge := func(s *scope) bool { return s.countBytes() >= atLeast }
-	owner := ""
-	s := p.findLargest(func(s *scope) bool { return s.access == opening && isLarge(s) })
+	s, owner := p.findLargest(atLeast, func(s *scope) bool { return s.access == opening }), ""
 	if s == nil && (widening{p.feeds}).listLess(atLeast) {
 		return true
 	}
 	if s == nil {
-		taken, share := p.countByPayer(), p.feeds.budget.NamespaceShare()
-		s = p.findLargest(func(s *scope) bool { return taken[findSolePayer(s.payers)] > share && isLarge(s) })
-		if s != nil {
-			owner = findSolePayer(s.payers)
-		}
+		s, owner = p.findOverShare(atLeast)
 	}
 	if s == nil {
-		if s = p.findLargest(isLarge); s == nil {
-			return false
-		}
+		s = p.findLargest(atLeast, func(*scope) bool { return true })
+	}
+	if s == nil {
+		return false
 	}
 	bytes := s.countBytes()
 	p.feeds.metrics.CountTooLarge()
@@ -83,9 +78,10 @@ func (p pressure) closeExcess(s *scope, bytes int64, detail string) {
 	p.repositionWants(s)
 }
 
-// countByPayer is about how much memory objects take, for each namespace for which alone they are watched.
-func (p pressure) countByPayer() map[string]int64 {
-	taken := map[string]int64{}
+// findOverShare finds the largest scope that is watched for one namespace alone, of those namespaces for which more than their share is watched, and its
+// namespace; nil if there is none that takes so many bytes.
+func (p pressure) findOverShare(atLeast int64) (largest *scope, namespace string) {
+	taken, share := map[string]int64{}, p.feeds.budget.NamespaceShare()
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
 			if of := findSolePayer(s.payers); of != "" {
@@ -93,7 +89,11 @@ func (p pressure) countByPayer() map[string]int64 {
 			}
 		}
 	}
-	return taken
+	largest = p.findLargest(atLeast, func(s *scope) bool { return taken[findSolePayer(s.payers)] > share })
+	if largest == nil {
+		return nil, ""
+	}
+	return largest, findSolePayer(largest.payers)
 }
 
 // findSolePayer returns the namespace of all Cleaners that need a scope; "" if they are of several, or one is a ClusterCleaner.
@@ -112,12 +112,12 @@ func findSolePayer(payers map[Owner]int) (namespace string) {
 	return namespace
 }
 
-// findLargest finds the scope whose objects take most memory of those that are chosen; nil if there is none.
-func (p pressure) findLargest(isChosen func(*scope) bool) (largest *scope) {
+// findLargest finds the scope whose objects take most memory of those that are chosen; nil if there is none that takes so many bytes.
+func (p pressure) findLargest(atLeast int64, isChosen func(*scope) bool) (largest *scope) {
 	var most int64
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
-			if n := s.countBytes(); (largest == nil || n > most) && isChosen(s) {
+			if n := s.countBytes(); n >= atLeast && (largest == nil || n > most) && isChosen(s) {
 				largest, most = s, n
 			}
 		}
@@ -134,9 +134,7 @@ func (p pressure) mayReopen(s *scope) bool {
 // whether there is one. Until the list is there, the wants of the scope wait.
 func (f widening) listLess(atLeast int64) bool {
 	now := f.clock.Now()
-	largest := pressure{f.placement}.findLargest(func(s *scope) bool {
-		return s.countBytes() >= atLeast && s.keepsTooMuch() && !s.pace.FindTurn(now).After(now)
-	})
+	largest := pressure{f.placement}.findLargest(atLeast, func(s *scope) bool { return s.keepsTooMuch() && !s.pace.FindTurn(now).After(now) })
 	if largest == nil {
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/controllers/internal/alarms"
@@ -278,11 +279,11 @@ func (c *catalog) handleMissingResource(r *resource) {
 
 // refreshKinds looks the kinds of a group up again at once. If a definition was changed, what was read of its objects proves nothing.
 func (c *catalog) refreshKinds(definition string, changed bool) {
-	_, group, _ := strings.Cut(definition, ".")
-	c.resolver.InvalidateGroup(group)
+	defined := schema.ParseGroupResource(definition)
+	c.resolver.InvalidateGroup(defined.Group)
 	c.definitionChanged(definition)
 	for key, r := range c.resources {
-		if key.GVR.GroupResource().String() == definition {
+		if key.GVR.GroupResource() == defined {
 			breadth{c.placement}.reviewScopes(r)
 			if changed {
 				r.markOutdated()
@@ -290,7 +291,7 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 		}
 	}
 	for key, k := range c.kinds {
-		if key.group == group {
+		if key.group == defined.Group {
 			k.alarm.Failures = 0
 			if k.resource != nil {
 				k.resource.allFields = false
