@@ -76,19 +76,14 @@ func (w *Watcher) Run(ctx context.Context) {
 
 // mayWatch finds out whether all roles and bindings may be listed and watched.
 func (w *Watcher) mayWatch(ctx context.Context) bool {
-	for _, kind := range listKinds() {
-		r := served.Resource{GVR: rbacv1.SchemeGroupVersion.WithResource(kind), Namespaced: kind == "roles" || kind == "rolebindings"}
-		for {
-			missing, err := served.FindMissingVerbs(ctx, w.Access, r, "", "")
-			if err == nil && len(missing) > 0 {
-				return false
-			}
-			if err == nil {
-				break
-			}
-			if !w.waitFor(ctx, askEvery) {
-				return false
-			}
+	for kinds := listKinds(); len(kinds) > 0; {
+		r := served.Resource{GVR: rbacv1.SchemeGroupVersion.WithResource(kinds[0])}
+		missing, err := served.FindMissingVerbs(ctx, w.Access, r, "", "")
+		switch {
+		case len(missing) > 0, err != nil && !w.waitFor(ctx, askEvery):
+			return false
+		case err == nil:
+			kinds = kinds[1:]
 		}
 	}
 	return true
