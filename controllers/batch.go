@@ -49,7 +49,8 @@ type recurrence struct{ pass *pass }
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
 	r.pass.mem.Idle.KeepUsed(d.ListIdle(), r.pass.r.clock.Now())
 	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
-	w := &batches{pass: r.pass, size: life.MaxBatch, touched: map[types.UID]bool{}}
+	size := life.SizeFirstBatch(r.pass.assignment.Work.Rules, r.pass.store.Draft.Common().HasSink())
+	w := &batches{pass: r.pass, size: size, touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
 		r.pass.mem.Rehearsed.ForgetOthers(w.marks)
@@ -80,7 +81,7 @@ type batches struct {
 	// marks are those of the first decision, where mode is DryRun.
 	marks rehearsed.Items
 	// size is how many items the next batch confirms at most.
-	size int
+	size life.BatchSize
 	// touched are the objects that were changed.
 	touched map[types.UID]bool
 	// later says that there was a batch before.
@@ -115,10 +116,10 @@ func (r *recurrence) forgetReports(d plan.Plan) {
 
 // doBatch does one batch, and says what follows.
 func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
-	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size.Next, marks: w.marks, later: w.later}
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
-	if isFull := b.executor.in.Chosen != nil; acted && isFull && !w.pass.store.Draft.Common().HasSink() {
-		w.size = life.ResizeBatch(w.size, monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
+	if isFull := b.executor.in.Chosen != nil; acted && isFull {
+		w.size = w.size.Resize(monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
 	}
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():

@@ -227,18 +227,22 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 func TestBatchesGrow(t *testing.T) {
 	const objects = 3*life.MaxBatch + 1
 	for name, tc := range map[string]struct {
-		sink  string
-		first int // so many objects are there before the first batch, and the others come after it
-		batch []int
+		sink   string
+		proven bool // nothing is read for each item
+		first  int  // so many objects are there before the first batch, and the others come after it
+		batch  []int
 	}{
 		"Growing":     {first: objects, batch: []int{life.MaxBatch, 2*life.MaxBatch + 1}},
 		"AfterFew":    {first: 5, batch: []int{5, life.MaxBatch, 2*life.MaxBatch - 4}},
+		"Proven":      {first: objects, proven: true, batch: []int{objects}},
 		"WithRecords": {first: objects, sink: "http://127.0.0.1:1", batch: []int{life.MaxBatch, life.MaxBatch, life.MaxBatch, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 			c.Spec.CloudEventSink = tc.sink
-			c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
+			if !tc.proven {
+				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
+			}
 			r := newRig(t, c)
 			made := 0
 			makePods := func(n int) {

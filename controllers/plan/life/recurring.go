@@ -10,15 +10,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 )
 
 const (
-	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before. Batches of other Cleaners begin with it.
+	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before.
 	MaxBatch = 500
-	// LargestBatch is how many items one batch of a Cleaner without a sink confirms at most: no more than a batch may read by name, so that namespaces
-	// share it.
-	LargestBatch = plan.MaxReads
+	// maxNamedBatch is how many items a batch confirms at most if they depend on objects that are read by name: no more than a batch may read, so
+	// that namespaces share it.
+	maxNamedBatch = plan.MaxReads
+	// firstProvenBatch and maxProvenBatch are how many items the first batch and any batch confirm at most if nothing is read for each of them.
+	firstProvenBatch = 2000
+	maxProvenBatch   = 5000
 	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
 	// that takes twice as long enough time until its confirmation is too old.
 	batchTime = ConfirmationServes * 2 / 5
@@ -28,9 +32,31 @@ const (
 	maxRun = 500
 )
 
-// ResizeBatch returns how many items the batch after one confirms that had a size and took so long.
-func ResizeBatch(size int, took time.Duration) int {
-	return int(min(max(time.Duration(size)*batchTime/max(took, 1), MaxBatch), LargestBatch))
+// BatchSize is how many items a batch of a pass confirms at most: the next one, and any one.
+type BatchSize struct{ Next, Most int }
+
+// SizeFirstBatch returns the size of the first batch of a Cleaner with or without a sink. If each item takes reads, the first batch is small: it is
+// not known yet how long they take, and nothing is done meanwhile.
+func SizeFirstBatch(rules []v1alpha1.Rule, hasSink bool) BatchSize {
+	switch {
+	case hasSink:
+		return BatchSize{MaxBatch, MaxBatch}
+	case slices.ContainsFunc(rules, readsByName):
+		return BatchSize{MaxBatch, maxNamedBatch}
+	default:
+		return BatchSize{firstProvenBatch, maxProvenBatch}
+	}
+}
+
+// readsByName reports whether items of a rule may depend on objects that are read by name.
+func readsByName(r v1alpha1.Rule) bool {
+	return len(r.Confirm) > 0 || slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" })
+}
+
+// Resize returns the size after a batch that took so long.
+func (b BatchSize) Resize(took time.Duration) BatchSize {
+	b.Next = int(min(max(time.Duration(b.Next)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
+	return b
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on

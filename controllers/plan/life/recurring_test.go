@@ -751,23 +751,46 @@ func TestWithout(t *testing.T) {
 }
 
 // A batch grows while batches are quick, and shrinks when one is slow.
-func TestResizeBatch(t *testing.T) {
+func TestBatchesAreResized(t *testing.T) {
 	for name, tc := range map[string]struct {
 		size int
 		took time.Duration
 		want int
 	}{
-		"Quick":        {MaxBatch, time.Millisecond, LargestBatch},
-		"Quicker":      {MaxBatch, batchTime / 4, 4 * MaxBatch},
+		"Quick":        {MaxBatch, time.Millisecond, 2000},
+		"Quicker":      {MaxBatch, batchTime / 3, 3 * MaxBatch},
 		"Same":         {1000, batchTime, 1000},
 		"Slow":         {2000, 2 * batchTime, 1000},
-		"ClockSet":     {MaxBatch, -time.Second, LargestBatch},
+		"ClockSet":     {MaxBatch, -time.Second, 2000},
 		"SlowSmallest": {MaxBatch, time.Minute, MaxBatch},
-		"QuickLargest": {LargestBatch, 0, LargestBatch},
-		"UpToLargest":  {LargestBatch - 1, 0, LargestBatch},
+		"QuickLargest": {2000, 0, 2000},
+		"UpToLargest":  {1999, 0, 2000},
 	} {
-		if got := ResizeBatch(tc.size, tc.took); got != tc.want {
-			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got, tc.want)
+		if got := (BatchSize{tc.size, 2000}).Resize(tc.took); got.Next != tc.want || got.Most != 2000 {
+			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got.Next, tc.want)
+		}
+	}
+}
+
+// Batches are small if rows are written before them, and begin small if their items take reads.
+func TestSizesOfBatches(t *testing.T) {
+	proven := v1alpha1.Rule{Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+	confirms := v1alpha1.Rule{Confirm: []v1alpha1.Confirm{{Target: "pods"}}}
+	another := v1alpha1.Rule{Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}, {Object: "variables.pod"}}}
+	for name, tc := range map[string]struct {
+		rules   []v1alpha1.Rule
+		hasSink bool
+		want    BatchSize
+	}{
+		"Proven":        {[]v1alpha1.Rule{proven}, false, BatchSize{2000, 5000}},
+		"Confirm":       {[]v1alpha1.Rule{proven, confirms}, false, BatchSize{500, 2000}},
+		"AnotherObject": {[]v1alpha1.Rule{another}, false, BatchSize{500, 2000}},
+		"Sink":          {[]v1alpha1.Rule{proven}, true, BatchSize{500, 500}},
+		"SinkOfReads":   {[]v1alpha1.Rule{confirms}, true, BatchSize{500, 500}},
+		"NoRules":       {nil, false, BatchSize{2000, 5000}},
+	} {
+		if got := SizeFirstBatch(tc.rules, tc.hasSink); got != tc.want {
+			t.Errorf("%s: the size is %v, want %v", name, got, tc.want)
 		}
 	}
 }
