@@ -162,7 +162,7 @@ func (c *committer) commitRun(ctx context.Context, in plan.Input, d plan.Plan) e
 		return err
 	}
 	faults.PassPoint("committed")
-	c.pass.mem.run, c.pass.mem.judged = *remembered, judged{at: remembered.ConfirmedAt, in: plan.DropValues(in), todo: todo}
+	c.pass.mem.run, c.pass.mem.judged = *remembered, &judged{at: remembered.ConfirmedAt, in: plan.DropValues(in), todo: todo}
 	c.pass.mem.disagreed, c.pass.mem.Awaited = 0, life.Awaited{}
 	c.pass.committed = true
 	c.pass.evaluator.dropInterests() // from here on everything is read live

@@ -243,7 +243,7 @@ func (o *openRun) recordResult(ctx context.Context, req life.Request) error {
 	logf.FromContext(ctx).Info("Finished", "run", finished.Number, "result", finished.Result, "message", finished.Message)
 	o.pass.r.metrics.CountRun(string(finished.Result))
 	o.pass.journal.TellTerminating(finished, o.pass.mem.run.Rows)
-	o.pass.mem.run, o.pass.mem.judged = life.Memory{}, judged{}
+	o.pass.mem.run, o.pass.mem.judged = life.Memory{}, nil
 	return nil
 }
 
@@ -315,7 +315,7 @@ func (o *openRun) receiveUninstall(ctx context.Context) {
 	}
 }
 
-// judged is the last decision on an open run, with its input.
+// judged is the last decision on an open run, with its input. It is large, and few Cleaners have one.
 type judged struct {
 	at   time.Time // life.Memory.ConfirmedAt
 	in   plan.Input
@@ -364,13 +364,13 @@ func (o *openRun) judgeRun(ctx context.Context, in plan.Input) {
 		o.pass.mem.Holds, o.pass.mem.checks, o.pass.holdsChecked = j.Plan.Holds, timergaps.Checks{}, true
 	}
 	m.RecordJudgement(j, in.Now)
-	o.pass.mem.judged = judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
+	o.pass.mem.judged = &judged{at: m.ConfirmedAt, in: in, todo: j.Plan}
 }
 
 // actOnRows carries out what was decided last for rows of the open run.
 func (o *openRun) actOnRows(ctx context.Context, rows []int) error {
 	m := &o.pass.mem.run
-	if !o.pass.mem.judged.at.Equal(m.ConfirmedAt) { // it is not known what was decided
+	if j := o.pass.mem.judged; j == nil || !j.at.Equal(m.ConfirmedAt) { // it is not known what was decided
 		m.VoidConfirmation()
 		return nil
 	}

@@ -245,7 +245,7 @@ func TestWhatWasReadForARunIsDropped(t *testing.T) {
 	refusing(forbidden)(r)
 	for tries, kept := range []bool{true, true, true, false, false} { // it waits 1 s, 2 s, 4 s, 8 s
 		r.clock.Step(r.pass().RequeueAfter)
-		if mem := r.memories.memoryOf(r.key()); (mem.judged.in.Snapshot != nil) != kept {
+		if mem := r.memories.memoryOf(r.key()); (mem.judged != nil) != kept {
 			t.Errorf("after %d tries it is kept: %t", tries+1, !kept)
 		}
 	}

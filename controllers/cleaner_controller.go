@@ -173,7 +173,7 @@ func (p *pass) endPass() {
 	defer p.journal.RecordEvents()
 	defer p.share.EndPass()
 	if p.share.CountRead() > keptReads {
-		p.mem.judged = judged{}
+		p.mem.judged = nil
 	}
 	if !p.holdsChecked {
 		p.evaluator.skipCheck(p.r.clock.Now())
@@ -359,8 +359,8 @@ func (p *pass) planOwner() plan.Owner {
 // events do not wake it.
 func (p *pass) restUntil(ctx context.Context, until time.Time, err error) (ctrl.Result, error) {
 	result, err := p.sleepUntil(ctx, until, err)
-	if monotime.ElapsedTime(p.mem.judged.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
-		p.mem.judged = judged{} // it keeps all that was read live, and is no longer of use
+	if j := p.mem.judged; j != nil && monotime.ElapsedTime(j.at, p.r.clock.Now().Add(result.RequeueAfter)) >= life.ConfirmationServes {
+		p.mem.judged = nil // it keeps all that was read live, and is no longer of use
 	}
 	if err != nil || result.RequeueAfter <= conflictRetry {
 		return result, err

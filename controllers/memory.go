@@ -44,7 +44,7 @@ type memory struct {
 // rebuilt is what a process finds out again after a restart: what it knows of an open run, and of recent actions.
 type rebuilt struct {
 	run      life.Memory
-	judged   judged
+	judged   *judged
 	journal  actionlog.Memory
 	triggers triggers.Memory
 	pauses

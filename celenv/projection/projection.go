@@ -335,11 +335,17 @@ func joinPath(at, key string) string {
 
 const plainLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
-// Identity returns the Projection of what identifies an object and its version, and says whether it ends. Every kept object has that.
-func Identity() *Projection {
+// Identity returns the Projection of what identifies an object and its version, and says whether it ends. Every kept object has that. All callers
+// get the same one.
+func Identity() *Projection { return identity }
+
+var identity = makeIdentity() //nolint:gochecknoglobals // it never changes
+
+func makeIdentity() *Projection {
+	scalar := &Projection{Scalar: true}
 	metadata := &Projection{Fields: map[string]*Projection{}}
 	for _, key := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"} {
-		metadata.Fields[key] = &Projection{Scalar: true}
+		metadata.Fields[key] = scalar
 	}
-	return &Projection{Fields: map[string]*Projection{"apiVersion": {Scalar: true}, "kind": {Scalar: true}, "metadata": metadata}}
+	return &Projection{Fields: map[string]*Projection{"apiVersion": scalar, "kind": scalar, "metadata": metadata}}
 }

@@ -5,7 +5,10 @@ package snapshot
 
 import (
 	"crypto/sha256"
+	"runtime"
 	"strings"
+	"sync"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -20,12 +23,42 @@ type Reads struct {
 	digest     [sha256.Size]byte
 }
 
-// NewReads returns the Reads of a projection, which must not change from then on.
+// NewReads returns the Reads of a projection, which must not change from then on. Those of projections that are written in the same way are one.
 func NewReads(p *projection.Projection) *Reads {
 	if p != nil && p.Whole {
 		return nil
 	}
-	return &Reads{p, p.Digest()}
+	return allReads.shareReads(&Reads{p, p.Digest()})
+}
+
+// allReads shares what many Cleaners read alike.
+var allReads = sharedReads{known: map[[sha256.Size]byte]weak.Pointer[Reads]{}} //nolint:gochecknoglobals // it keeps nothing alive
+
+// sharedReads are the Reads that are in use, by their digests.
+type sharedReads struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]weak.Pointer[Reads]
+}
+
+// shareReads returns the Reads that are known by the digest of others; these, if there are none.
+func (s *sharedReads) shareReads(r *Reads) *Reads {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shared := s.known[r.digest].Value(); shared != nil {
+		return shared
+	}
+	s.known[r.digest] = weak.Make(r)
+	runtime.AddCleanup(r, s.forgetReads, r.digest)
+	return r
+}
+
+// forgetReads forgets Reads that are no longer in use.
+func (s *sharedReads) forgetReads(digest [sha256.Size]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[digest].Value() == nil { // else there are others by now
+		delete(s.known, digest)
+	}
 }
 
 // Projection returns the projection that keeps what is read.
@@ -84,7 +117,7 @@ func (qs Queries) MergeReads() *projection.Projection {
 			merged = projection.Merge(merged, qs[i].Reads.Projection())
 		}
 	}
-	return merged
+	return NewReads(merged).Projection()
 }
 
 // projectSelected returns what a field selector compares, of objects of any kind: a label is the path of a field, but for a few.

@@ -4,9 +4,13 @@
 package snapshot
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+	"weak"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/fields"
@@ -91,6 +95,41 @@ func TestReadsOfAll(t *testing.T) {
 	if first.Digest() != second.Digest() {
 		t.Error("the same reads are told apart")
 	}
+}
+
+// What many Cleaners read alike is held once, and as long as one of them reads it.
+func TestReadsAreShared(t *testing.T) {
+	s := sharedReads{known: map[[sha256.Size]byte]weak.Pointer[Reads]{}}
+	share := func(path string) *Reads {
+		p := projection.KeepPath("spec", path)
+		return s.shareReads(&Reads{p, p.Digest()})
+	}
+	first, other := share("a"), share("b")
+	for range 3 {
+		runtime.GC()
+		if share("a") != first || share("b") != other || first == other {
+			t.Fatal("what is read alike is not held once")
+		}
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(other)
+	countKnown := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.known)
+	}
+	for deadline := time.Now().Add(time.Minute); countKnown() > 0; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d are known though nobody reads them", countKnown())
+		}
+		runtime.Gosched()
+	}
+	again := share("a")
+	s.forgetReads(again.Digest()) // late, for one that was there before
+	if share("a") != again {
+		t.Error("what is read again is forgotten")
+	}
+	runtime.KeepAlive(again)
 }
 
 // A field selector gives the same of an object as of what is kept for it, whatever the field.
