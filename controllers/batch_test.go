@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -227,22 +228,18 @@ func TestATickIsOverBeforeItsRunIs(t *testing.T) {
 func TestBatchesGrow(t *testing.T) {
 	const objects = 3*life.MaxBatch + 1
 	for name, tc := range map[string]struct {
-		sink   string
-		proven bool // nothing is read for each item
-		first  int  // so many objects are there before the first batch, and the others come after it
-		batch  []int
+		sink  string
+		first int // so many objects are there before the first batch, and the others come after it
+		batch []int
 	}{
 		"Growing":     {first: objects, batch: []int{life.MaxBatch, 2*life.MaxBatch + 1}},
 		"AfterFew":    {first: 5, batch: []int{5, life.MaxBatch, 2*life.MaxBatch - 4}},
-		"Proven":      {first: objects, proven: true, batch: []int{objects}},
 		"WithRecords": {first: objects, sink: "http://127.0.0.1:1", batch: []int{life.MaxBatch, life.MaxBatch, life.MaxBatch, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
 			c.Spec.CloudEventSink = tc.sink
-			if !tc.proven {
-				c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
-			}
+			c.Spec.Rules[0].Confirm = []v1alpha1.Confirm{{Target: "pods", Name: "item.metadata.name"}}
 			r := newRig(t, c)
 			made := 0
 			makePods := func(n int) {
@@ -268,6 +265,45 @@ func TestBatchesGrow(t *testing.T) {
 				t.Errorf("%d objects are left after %d requests", n, sent)
 			}
 			same(t, "batches", tc.batch, batches)
+		})
+	}
+}
+
+// Where each item takes nothing but a DELETE, all are one batch. After four seconds everything is decided again, so that no decision is old.
+func TestABatchOfDeletesEndsByItsTime(t *testing.T) {
+	const objects, rest = 3*life.MaxBatch + 1, 3
+	for name, tc := range map[string]struct {
+		each  time.Duration
+		batch []int
+	}{
+		"Quick": {time.Millisecond, []int{objects - rest}},
+		"Slow":  {5 * time.Millisecond, []int{4000 / 5, objects - rest - 4000/5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
+			c.Spec.Rules[0].Keep = new(intstr.FromInt32(rest))
+			r := newRig(t, c)
+			for i := range objects {
+				r.pods.put(aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
+			}
+			refusing(func(string, string) *apierrors.StatusError { r.clock.Step(tc.each); return nil })(r)
+			var batches []int
+			watched := r.own.Watched
+			r.own.Watched = reads(func(ctx context.Context, q snapshot.Query) observed.Target { // before each decision
+				if n := len(r.pods.took()); n > 0 {
+					batches = append(batches, n)
+				}
+				return watched.Read(ctx, q)
+			})
+			r.pass()
+			if n := len(r.pods.names()); n != rest {
+				t.Errorf("%d objects are left", n)
+			}
+			const inFlight = 100 // more than may be sent at a time
+			near := func(want, got int) bool { return got >= want-inFlight && got <= want+inFlight }
+			if !slices.EqualFunc(tc.batch, batches, near) {
+				t.Errorf("batches of %d objects, want about %d", batches, tc.batch)
+			}
 		})
 	}
 }

@@ -33,6 +33,8 @@ type executor struct {
 	pass *pass
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
+	// sending is the time in which a batch sends requests, if that may be less than the live reads are good for.
+	sending *life.Sending
 	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
 	run *life.Memory
 	// number is the number of the run that records the batch; 0 without a sink.
@@ -347,8 +349,8 @@ func (b *executor) noteLag(s *plan.Step, now life.Sight) {
 	}
 }
 
-// decideChanged reads changed objects live, and decides again on their items, except those that wait for the watches. What else these depend on was
-// confirmed before.
+// decideChanged reads changed objects live, and decides again on their items, except those that wait for the watches, and those beyond what a batch
+// may read. What else these depend on was confirmed before.
 func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, changed map[types.UID]bool) *life.Course {
 	b.executor.in.Only = map[plan.ItemKey]bool{}
 	var reads []observed.Read
@@ -357,7 +359,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 		if !changed[s.Object.UID] {
 			continue
 		}
-		if b.executor.isBlind(s) {
+		if b.executor.isBlind(s) || len(reads) >= plan.MaxReads {
 			b.executor.pass.mem.Backoff.RecordConflict(s.Object.UID, s.Verb.RefusalReason(), 1, b.executor.pass.r.clock.Now())
 			continue
 		}
@@ -428,7 +430,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 		return err
 	case !same, c.GetUID() != o.executor.pass.store.Draft.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
 		return cleanerstore.ErrOutdated
-	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect():
+	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect(), o.executor.sending.IsOver(o.executor.pass.r.clock.Now()):
 		return cleanerstore.ErrOutdated
 	}
 	return nil

@@ -6,57 +6,89 @@ package life
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
+	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
-	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before.
+	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before. Batches of other Cleaners begin with
+	// it, unless they are quick.
 	MaxBatch = 500
-	// maxNamedBatch is how many items a batch confirms at most if they depend on objects that are read by name: no more than a batch may read, so
-	// that namespaces share it.
-	maxNamedBatch = plan.MaxReads
-	// firstProvenBatch and maxProvenBatch are how many items the first batch and any batch confirm at most if nothing is read for each of them.
-	firstProvenBatch = 2000
-	maxProvenBatch   = 5000
+	// largestBatch is how many items one batch of a Cleaner without a sink confirms at most: no more than a batch may read by name, so that namespaces
+	// share it.
+	largestBatch = plan.MaxReads
 	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
 	// that takes twice as long enough time until its confirmation is too old.
 	batchTime = ConfirmationServes * 2 / 5
+	// quickBatch is how many items a batch confirms at most that ends after batchTime: more than are sent by then.
+	quickBatch = 5000
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
 	maxRun = 500
 )
 
-// BatchSize is how many items a batch of a pass confirms at most: the next one, and any one.
-type BatchSize struct{ Next, Most int }
+// BatchSize bounds a batch of a pass: the items that the next one and any one confirm, and for how long it sends requests.
+type BatchSize struct {
+	Next, Most int
+	Time       time.Duration
+}
 
-// SizeFirstBatch returns the size of the first batch of a Cleaner with or without a sink. If each item takes reads, the first batch is small: it is
-// not known yet how long they take, and nothing is done meanwhile.
-func SizeFirstBatch(rules []v1alpha1.Rule, hasSink bool) BatchSize {
+// SizeFirstBatch returns the size of the first batch of a pass. Where each item takes nothing but a DELETE, a batch may end at any time: it is bounded
+// by its time. Otherwise it begins small, because it is not known yet how long items take: an item of several actions should not be left between two,
+// and nothing is done while items are read.
+func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool) BatchSize {
+	isPaced := w.Limits != nil && w.Limits.ActionsPerSecond > 0
 	switch {
 	case hasSink:
-		return BatchSize{MaxBatch, MaxBatch}
-	case slices.ContainsFunc(rules, readsByName):
-		return BatchSize{MaxBatch, maxNamedBatch}
+		return BatchSize{MaxBatch, MaxBatch, ConfirmationServes}
+	case isDryRun || isPaced || slices.ContainsFunc(w.Rules, isSlow):
+		return BatchSize{MaxBatch, largestBatch, ConfirmationServes}
 	default:
-		return BatchSize{firstProvenBatch, maxProvenBatch}
+		return BatchSize{quickBatch, quickBatch, batchTime}
 	}
 }
 
-// readsByName reports whether items of a rule may depend on objects that are read by name.
-func readsByName(r v1alpha1.Rule) bool {
-	return len(r.Confirm) > 0 || slices.ContainsFunc(r.Actions, func(a v1alpha1.RuleAction) bool { return a.Object != "" })
+// isSlow reports whether an item of a rule may take more than one DELETE.
+func isSlow(r v1alpha1.Rule) bool {
+	readsByName := slices.ContainsFunc(r.Confirm, func(c v1alpha1.Confirm) bool { return c.Name != "" })
+	return readsByName || len(r.Actions) != 1 || r.Actions[0].Delete == nil || r.Actions[0].Object != ""
 }
 
 // Resize returns the size after a batch that took so long.
 func (b BatchSize) Resize(took time.Duration) BatchSize {
-	b.Next = int(min(max(time.Duration(b.Next)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
+	if b.Time == ConfirmationServes {
+		b.Next = int(min(max(time.Duration(b.Next)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
+	}
 	return b
+}
+
+// NewSending returns how the batch sends its requests: nil without a bound of its own.
+func (b BatchSize) NewSending() *Sending {
+	if b.Time == ConfirmationServes {
+		return nil
+	}
+	return &Sending{limit: b.Time}
+}
+
+// Sending is the time in which a batch sends requests. It begins with the first one, so that a batch that has waited for others sends some.
+type Sending struct {
+	limit time.Duration
+	began atomic.Pointer[time.Time]
+}
+
+// IsOver reports whether no more requests should be sent. It is asked before each.
+func (s *Sending) IsOver(now time.Time) bool {
+	if s == nil || s.began.CompareAndSwap(nil, &now) {
+		return false
+	}
+	return monotime.ElapsedTime(*s.began.Load(), now) >= s.limit
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
@@ -750,7 +751,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A batch grows while batches are quick, and shrinks when one is slow.
+// A batch grows while batches are quick, and shrinks when one is slow, unless it ends by its time.
 func TestBatchesAreResized(t *testing.T) {
 	for name, tc := range map[string]struct {
 		size int
@@ -766,31 +767,63 @@ func TestBatchesAreResized(t *testing.T) {
 		"QuickLargest": {2000, 0, 2000},
 		"UpToLargest":  {1999, 0, 2000},
 	} {
-		if got := (BatchSize{tc.size, 2000}).Resize(tc.took); got.Next != tc.want || got.Most != 2000 {
-			t.Errorf("%s: after %s and %d items the next batch has %d, want %d", name, tc.took, tc.size, got.Next, tc.want)
+		want := BatchSize{tc.want, 2000, ConfirmationServes}
+		if got := (BatchSize{tc.size, 2000, ConfirmationServes}).Resize(tc.took); got != want {
+			t.Errorf("%s: after %s and %d items the next batch is %v, want %v", name, tc.took, tc.size, got, want)
+		}
+	}
+	timed := BatchSize{quickBatch, quickBatch, batchTime}
+	if got := timed.Resize(time.Minute); got != timed {
+		t.Errorf("a batch that ends by its time becomes %v", got)
+	}
+}
+
+// A batch is small if rows are written before it, and begins small if its items take more than a DELETE.
+func TestSizeFirstBatch(t *testing.T) {
+	deletes := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
+	quick := v1alpha1.Rule{Keep: new(intstr.FromInt32(3)), Confirm: []v1alpha1.Confirm{{Target: v1alpha1.ConfirmAll}}, Actions: []v1alpha1.RuleAction{deletes}}
+	timed, small, recorded := BatchSize{5000, 5000, batchTime}, BatchSize{500, 2000, ConfirmationServes}, BatchSize{500, 500, ConfirmationServes}
+	for name, tc := range map[string]struct {
+		change          func(r *v1alpha1.Rule)
+		limits          *v1alpha1.Limits
+		hasSink, dryRun bool
+		want            BatchSize
+	}{
+		"Quick":          {want: timed},
+		"Limited":        {limits: &v1alpha1.Limits{MaxActions: 3}, want: timed},
+		"Paced":          {limits: &v1alpha1.Limits{ActionsPerSecond: 3}, want: small},
+		"Named":          {change: func(r *v1alpha1.Rule) { r.Confirm[0].Name = "item.spec.nodeName" }, want: small},
+		"AnotherObject":  {change: func(r *v1alpha1.Rule) { r.Actions[0].Object = "variables.pod" }, want: small},
+		"SeveralActions": {change: func(r *v1alpha1.Rule) { r.Actions = append(r.Actions, deletes) }, want: small},
+		"Patch":          {change: func(r *v1alpha1.Rule) { r.Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
+		"DryRun":         {dryRun: true, want: small},
+		"Sink":           {hasSink: true, want: recorded},
+	} {
+		work := &v1alpha1.Work{}
+		work.Rules, work.Limits = []v1alpha1.Rule{quick, *quick.DeepCopy()}, tc.limits
+		if tc.change != nil {
+			tc.change(&work.Rules[1])
+		}
+		if got := SizeFirstBatch(work, tc.hasSink, tc.dryRun); got != tc.want {
+			t.Errorf("%s: it is %v, want %v", name, got, tc.want)
 		}
 	}
 }
 
-// Batches are small if rows are written before them, and begin small if their items take reads.
-func TestSizesOfBatches(t *testing.T) {
-	proven := v1alpha1.Rule{Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
-	confirms := v1alpha1.Rule{Confirm: []v1alpha1.Confirm{{Target: "pods"}}}
-	another := v1alpha1.Rule{Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}, {Object: "variables.pod"}}}
-	for name, tc := range map[string]struct {
-		rules   []v1alpha1.Rule
-		hasSink bool
-		want    BatchSize
-	}{
-		"Proven":        {[]v1alpha1.Rule{proven}, false, BatchSize{2000, 5000}},
-		"Confirm":       {[]v1alpha1.Rule{proven, confirms}, false, BatchSize{500, 2000}},
-		"AnotherObject": {[]v1alpha1.Rule{another}, false, BatchSize{500, 2000}},
-		"Sink":          {[]v1alpha1.Rule{proven}, true, BatchSize{500, 500}},
-		"SinkOfReads":   {[]v1alpha1.Rule{confirms}, true, BatchSize{500, 500}},
-		"NoRules":       {nil, false, BatchSize{2000, 5000}},
-	} {
-		if got := SizeFirstBatch(tc.rules, tc.hasSink); got != tc.want {
-			t.Errorf("%s: the size is %v, want %v", name, got, tc.want)
+// The time of a batch begins with its first request, whenever that is.
+func TestSending(t *testing.T) {
+	start := time.Now()
+	s := BatchSize{quickBatch, quickBatch, batchTime}.NewSending()
+	for _, tc := range []struct {
+		after time.Duration
+		over  bool
+	}{{time.Hour, false}, {time.Hour + batchTime - 1, false}, {time.Hour + batchTime, true}, {2 * time.Hour, true}} {
+		if got := s.IsOver(start.Add(tc.after)); got != tc.over {
+			t.Errorf("after %s it is over: %t", tc.after, got)
 		}
+	}
+	unbounded := BatchSize{MaxBatch, MaxBatch, ConfirmationServes}.NewSending()
+	if unbounded != nil || unbounded.IsOver(start) || unbounded.IsOver(start.Add(time.Hour)) {
+		t.Error("a batch without a time of its own ends")
 	}
 }
