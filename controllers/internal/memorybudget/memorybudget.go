@@ -7,11 +7,14 @@
 package memorybudget
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -88,6 +91,19 @@ func (b *Budget) HasRoom(bytes int64) bool {
 func (b *Budget) isFull() bool { return b.measure() > b.partOfLimit(fullPercent) }
 
 func (b *Budget) partOfLimit(percent int64) int64 { return b.limit / 100 * percent }
+
+// ChooseLargest chooses what a caller gives up: the largest, if it takes so many bytes, or else the largest ones that do together, largest first; nil if
+// all take less.
+func ChooseLargest[T comparable](sizes map[T]int64, atLeast int64) (chosen []T) {
+	bytes := int64(0)
+	for _, each := range slices.SortedFunc(maps.Keys(sizes), func(a, b T) int { return cmp.Compare(sizes[b], sizes[a]) }) {
+		chosen = append(chosen, each)
+		if bytes += sizes[each]; bytes >= atLeast {
+			return chosen
+		}
+	}
+	return nil
+}
 
 // Run looks again and again, until ctx is done, whether too much memory is in use. If so, it calls giveUp, which gives up what holds most, unless
 // that is less than atLeast bytes, and says whether it has. What was given up has until the next look to go.

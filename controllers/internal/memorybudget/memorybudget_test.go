@@ -167,6 +167,18 @@ func TestNothingIsGivenUpForLittle(t *testing.T) {
 	}
 }
 
+func TestChooseLargest(t *testing.T) {
+	sizes := map[string]int64{"a": 1, "b": 5, "c": 3, "d": 2}
+	for atLeast, want := range map[int64][]string{0: {"b"}, 5: {"b"}, 6: {"b", "c"}, 8: {"b", "c"}, 10: {"b", "c", "d"}, 11: {"b", "c", "d", "a"}, 12: nil} {
+		if got := ChooseLargest(sizes, atLeast); !slices.Equal(got, want) {
+			t.Errorf("for %d bytes it chooses %v, want %v", atLeast, got, want)
+		}
+	}
+	if got := ChooseLargest(map[string]int64{}, 0); got != nil {
+		t.Errorf("of nothing it chooses %v", got)
+	}
+}
+
 func TestHasRoom(t *testing.T) {
 	for name, tc := range map[string]struct {
 		limit, used, more int64

@@ -38,8 +38,12 @@ func DescribeExcess(r Resource, namespace, name, owner string, bytes, limit int6
 	if owner != "" {
 		reason = fmt.Sprintf("and Cleaners of namespace %q alone need more than their share of the %d MiB that the operator may use, while nothing is left of these", owner, limit/mebi)
 	}
-	return fmt.Sprintf("%s take about %d MiB of memory, %s: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
-		DescribeScope(r, namespace, name), bytes/mebi, reason)
+	size := fmt.Sprintf("%d MiB", bytes/mebi)
+	if bytes < mebi {
+		size = fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%s take about %s of memory, %s: select objects in fewer namespaces, read fewer of their fields, or give the operator more memory",
+		DescribeScope(r, namespace, name), size, reason)
 }
 
 // CheckQuery says why a query of a resource, whose selectors may name these fields, will never be answered; empty if it may be.

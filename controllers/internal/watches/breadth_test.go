@@ -294,6 +294,57 @@ func TestAWatchOfAllThatIsTooLargeStopsNobody(t *testing.T) {
 	check("when nobody asks for all any longer")
 }
 
+// If a watch of all namespaces is too large, those of single namespaces may take as much together, though each takes little: then some of them end.
+func TestManySmallWatchesEndTogether(t *testing.T) {
+	const namespaces = 20
+	e, _, w, s, f := stillFull(t)
+	b := breadth{placementOf(e)}
+	b.few = 8
+	var wants []*want
+	for n := range namespaces {
+		one := newWant(Owner{Namespace: fmt.Sprint("n", n), Name: "c"}, &Interest{Query: queries.New("Pod", queries.In(fmt.Sprint("n", n)))}, false)
+		one.kind = w.kind
+		w.kind.wants[one] = struct{}{}
+		b.placeWant(one)
+		wants = append(wants, one)
+	}
+	s.full.synced, s.full.bytes = true, 90*mebi
+	f.until.Store(1)
+	if !pressureOf(e).closeLargest(2*mebi) || s.access != tooLarge {
+		t.Fatalf("the watch of all is %d", s.access)
+	}
+	for n := range namespaces {
+		own := s.resource.scopes[scopeKey{namespace: fmt.Sprint("n", n)}]
+		b.recordAccess(own, nil, nil)
+		own.full.synced, own.full.keeps, own.full.bytes = true, own.full.listing, mebi
+	}
+	states := func() (complete, large int) {
+		for _, one := range wants {
+			switch e.answers.checkCoverage(&one.query).state {
+			case observed.Complete:
+				complete++
+			case observed.TooLarge:
+				large++
+			}
+		}
+		return complete, large
+	}
+	if complete, large := states(); complete != namespaces || large != 0 {
+		t.Fatalf("%d are complete and %d too large", complete, large)
+	}
+	if pressureOf(e).closeLargest(2 * namespaces * mebi) {
+		t.Error("some end that take less together")
+	}
+	for round := range 3 {
+		if !pressureOf(e).closeLargest(3 * mebi) {
+			t.Error("none ends")
+		}
+		if complete, large := states(); large != 3*(round+1) || complete != namespaces-large {
+			t.Errorf("in round %d %d are complete and %d too large", round, complete, large)
+		}
+	}
+}
+
 // What cannot be found out about all namespaces is told to those who ask for all, and to nobody else.
 func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	e, _, w, s := still(t)

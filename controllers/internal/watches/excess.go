@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/memorybudget"
 	"github.com/vtex/cleaner/controllers/internal/served"
 )
 
@@ -19,10 +20,13 @@ type excess struct {
 	partial bool
 }
 
-// countBytes is about how much memory the objects of a scope take.
+// watchBytes is about how much memory a watch takes besides its objects.
+const watchBytes = 64 << 10
+
+// countBytes is about how much memory a scope takes: its objects, and what it takes to watch them.
 func (s *scope) countBytes() (bytes int64) {
 	for _, i := range s.listInformers() {
-		bytes += int64(i.bytes) + i.loading.Load()
+		bytes += int64(i.bytes) + i.loading.Load() + watchBytes
 	}
 	return bytes
 }
@@ -30,29 +34,31 @@ func (s *scope) countBytes() (bytes int64) {
 // pressure ends watches when memory is full, and says when they may begin again.
 type pressure struct{ *placement }
 
-// closeLargest stops watching a scope because memory is full. Its wants are served by narrower scopes where there are such. First comes what is being
-// opened: narrow scopes serve. Then, if less is read of a scope than it keeps, it is listed again instead. Then comes what is watched for one namespace
-// alone, if that is more than its share, and then the scope whose objects take most memory, if it is at least so much.
+// closeLargest stops watching the scope that takes most memory, or the largest ones that take at least so much together, because memory is full. Their
+// wants are served by narrower scopes where there are such. First comes what is being opened: narrow scopes serve. Then, if less is read of a scope than
+// it keeps, it is listed again instead. Then comes what is watched for one namespace alone, if that is more than its share, and then any scope.
 func (p pressure) closeLargest(atLeast int64) bool {
 	p.mu.Lock()
 	defer p.unlockAndWake()
-	s, owner := p.findLargest(atLeast, func(s *scope) bool { return s.access == opening }), ""
-	if s == nil && (widening{p.feeds}).listLess(atLeast) {
+	chosen, isOverShare := p.findLargest(atLeast, func(s *scope) bool { return s.access == opening }), false
+	if chosen == nil && (widening{p.feeds}).listLess(atLeast) {
 		return true
 	}
-	if s == nil {
-		s, owner = p.findOverShare(atLeast)
+	if chosen == nil {
+		chosen, isOverShare = p.findOverShare(atLeast), true
 	}
-	if s == nil {
-		s = p.findLargest(atLeast, func(*scope) bool { return true })
+	if chosen == nil {
+		chosen, isOverShare = p.findLargest(atLeast, func(*scope) bool { return true }), false
 	}
-	if s == nil {
-		return false
+	for _, s := range chosen {
+		bytes, owner := s.countBytes(), ""
+		if isOverShare {
+			owner = findSolePayer(s.payers)
+		}
+		p.feeds.metrics.CountTooLarge()
+		p.closeExcess(s, bytes, served.DescribeExcess(s.resource.Resource, s.namespace, s.name, owner, bytes, p.feeds.budget.Limit()))
 	}
-	bytes := s.countBytes()
-	p.feeds.metrics.CountTooLarge()
-	p.closeExcess(s, bytes, served.DescribeExcess(s.resource.Resource, s.namespace, s.name, owner, bytes, p.feeds.budget.Limit()))
-	return true
+	return len(chosen) > 0
 }
 
 // closeExcess stops watching a scope whose objects take so many bytes, which is too much, or ends what it lists aside: those who read no more than it
@@ -78,9 +84,9 @@ func (p pressure) closeExcess(s *scope, bytes int64, detail string) {
 	p.repositionWants(s)
 }
 
-// findOverShare finds the largest scope that is watched for one namespace alone, of those namespaces for which more than their share is watched, and its
-// namespace; nil if there is none that takes so many bytes.
-func (p pressure) findOverShare(atLeast int64) (largest *scope, namespace string) {
+// findOverShare finds the largest scopes that are watched for one namespace alone, of those namespaces for which more than their share is watched; nil if
+// they do not take so many bytes.
+func (p pressure) findOverShare(atLeast int64) []*scope {
 	taken, share := map[string]int64{}, p.feeds.budget.NamespaceShare()
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
@@ -89,11 +95,7 @@ func (p pressure) findOverShare(atLeast int64) (largest *scope, namespace string
 			}
 		}
 	}
-	largest = p.findLargest(atLeast, func(s *scope) bool { return taken[findSolePayer(s.payers)] > share })
-	if largest == nil {
-		return nil, ""
-	}
-	return largest, findSolePayer(largest.payers)
+	return p.findLargest(atLeast, func(s *scope) bool { return taken[findSolePayer(s.payers)] > share })
 }
 
 // findSolePayer returns the namespace of all Cleaners that need a scope; "" if they are of several, or one is a ClusterCleaner.
@@ -112,17 +114,18 @@ func findSolePayer(payers map[Owner]int) (namespace string) {
 	return namespace
 }
 
-// findLargest finds the scope whose objects take most memory of those that are chosen; nil if there is none that takes so many bytes.
-func (p pressure) findLargest(atLeast int64, isChosen func(*scope) bool) (largest *scope) {
-	var most int64
+// findLargest finds the scopes that take most memory of those that are chosen: one that takes so many bytes, or some that do together; nil if there are
+// none.
+func (p pressure) findLargest(atLeast int64, isChosen func(*scope) bool) []*scope {
+	sizes := map[*scope]int64{}
 	for _, r := range p.feeds.catalog.resources {
 		for _, s := range r.scopes {
-			if n := s.countBytes(); n >= atLeast && (largest == nil || n > most) && isChosen(s) {
-				largest, most = s, n
+			if n := s.countBytes(); n > 0 && isChosen(s) {
+				sizes[s] = n
 			}
 		}
 	}
-	return largest
+	return memorybudget.ChooseLargest(sizes, atLeast)
 }
 
 // mayReopen says that a scope that was too large may be watched again: there is room, or less is read of its objects, or it was long ago.
@@ -134,10 +137,11 @@ func (p pressure) mayReopen(s *scope) bool {
 // whether there is one. Until the list is there, the wants of the scope wait.
 func (f widening) listLess(atLeast int64) bool {
 	now := f.clock.Now()
-	largest := pressure{f.placement}.findLargest(atLeast, func(s *scope) bool { return s.keepsTooMuch() && !s.pace.FindTurn(now).After(now) })
-	if largest == nil {
+	chosen := pressure{f.placement}.findLargest(atLeast, func(s *scope) bool { return s.keepsTooMuch() && !s.pace.FindTurn(now).After(now) })
+	if len(chosen) != 1 { // lists of many small ones take more than they give back
 		return false
 	}
+	largest := chosen[0]
 	for w := range largest.wants {
 		if f.answers.isServedBy(w, largest) {
 			f.answers.noteLoss(w)

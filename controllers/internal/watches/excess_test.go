@@ -424,9 +424,13 @@ func TestTheListAsideGoesFirst(t *testing.T) {
 	if !pressureOf(e).closeLargest(mebi) {
 		t.Error("it does not end again")
 	}
+	states("Complete TooLarge")
+	s.full.listing, s.full.bytes = keptparts.KeepAll(), 50*mebi // it is listed anew, and there is room by now
+	widening{feedsOf(e)}.endList(s.full, clock.Now(), time.Time{})
+	states("Complete Complete")
 	p.detachFromScopes(w, nil)
 	widening{feedsOf(e)}.beginWidening(s.full)
-	if s.next != nil {
+	if s.next != nil || s.asideExcess != "" {
 		t.Error("it is tried again for nobody")
 	}
 }

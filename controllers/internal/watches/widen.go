@@ -48,6 +48,7 @@ func (f widening) endList(i *informer, now, since time.Time) {
 	case !i.full:
 		return
 	case s.reads.AreCoveredBy(i.keeps):
+		s.asideExcess = ""
 		if s.next != nil { // a list of this informer has come first
 			f.stopInformer(s.next)
 			s.next = nil
