@@ -56,10 +56,12 @@ type world struct {
 	// unserved says that there is no kind of pools, and unnumbered how the names of objects begin that have no number.
 	unserved   bool
 	unnumbered string
+	// faults are the targets that cannot be read, and why.
+	faults map[int]observed.TargetState
 }
 
 func newWorld() *world {
-	return &world{pods: map[string]observed.Object{}, numbers: map[string]uint64{}, shown: map[string]string{}}
+	return &world{pods: map[string]observed.Object{}, numbers: map[string]uint64{}, shown: map[string]string{}, faults: map[int]observed.TargetState{}}
 }
 
 // number gives objects the numbers that a store gives them: another one with each change of what expressions can read.
@@ -107,6 +109,9 @@ func (w *world) show() observed.Snapshot {
 	s := observed.Snapshot{seen(w.number(all)...), n, shown}
 	for t := range s {
 		s[t].At = w.version
+		if state, failed := w.faults[t]; failed {
+			s[t] = observed.Target{State: state, Detail: "away", Resource: s[t].Resource, Namespaced: s[t].Namespaced, At: w.version}
+		}
 	}
 	return s
 }
@@ -116,9 +121,14 @@ func (w *world) change(t *rapid.T) {
 	name := fmt.Sprint("p", rapid.IntRange(0, 7).Draw(t, "which"))
 	w.version++
 	o, there := w.pods[name]
-	switch kind := rapid.SampledFrom([]string{"words", "words", "version", "delete", "terminating", "nodes", "pools", "nothing"}).Draw(t, "change"); {
+	switch kind := rapid.SampledFrom([]string{"words", "words", "version", "delete", "terminating", "nodes", "pools", "nothing", "fault", "recovery", "recovery"}).Draw(t, "change"); {
 	case kind == "nodes":
 		w.nodes = drawSome(t, "n1", "n2", "n3")
+	case kind == "fault":
+		states := []observed.TargetState{observed.Unsynced, observed.Failed, observed.Forbidden, observed.TooLarge, observed.NoSuchKind}
+		w.faults[rapid.IntRange(0, 2).Draw(t, "target")] = rapid.SampledFrom(states).Draw(t, "state")
+	case kind == "recovery":
+		clear(w.faults)
 	case kind == "pools":
 		w.pools = drawSome(t, "1=p1", "2=p2")
 	case kind == "words" || !there:
