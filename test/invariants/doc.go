@@ -26,9 +26,10 @@
 //	    name, or by a LIST with exactly its selectors that no cache may answer, or without any, such as those by which the
 //	    operator proves that a watch knows all. The last such read was a success, or a
 //	    404 where a missing target counts as null. A target that does may go unread: discovery says that its kind is not
-//	    served. What the answer was made into is not seen. So it is in the 11 s before each deed of a Recurring Cleaner for
-//	    the targets that its conditions name, directly or through variables, for all that expressions see if it deletes a
-//	    target, and for what the rule confirms without a name. What it confirms by name follows from the item, and is not
+//	    served. What the answer was made into is not seen. So it is in the 11 s before each deed of a Recurring Cleaner,
+//	    but by reads that were sent after the decision that the Intent names, for the targets that its conditions name,
+//	    directly or through variables, for all that expressions see if it deletes a target, for what its rule decides by,
+//	    and for what the rule confirms without a name. What it confirms by name follows from the item, and is not
 //	    judged. Of a template the body counts that was written last, unless that was at about the time.
 //	I4  The ttl. No commit and no deed before creationTimestamp + ttl, by the API server's clock.
 //	I5  Orders. No deed whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,

@@ -72,7 +72,7 @@ func (j *judge) evidence() {
 				if !t.IsIncluded() {
 					continue
 				}
-				if missing, lines := j.unread(l.namespace, t, arrived.Add(-confirmationServes), arrived); missing != "" {
+				if missing, lines := j.unread(l.namespace, t, time.Time{}, arrived); missing != "" {
 					j.violated("I3", fmt.Sprintf("%s was committed, and %s", l, missing), append(lines, quote(s.event))...)
 				}
 			}
@@ -95,7 +95,7 @@ func (j *judge) confirmed(d *deed) {
 		}
 		what = ""
 		for _, t := range rests(work, d.intent.Rule) {
-			if what, lines = j.unread(d.life.namespace, t, d.when().Add(-confirmationServes), d.when()); what != "" {
+			if what, lines = j.unread(d.life.namespace, t, d.intent.decidedAt(), d.when()); what != "" {
 				break
 			}
 		}
@@ -183,17 +183,26 @@ func mentions(expression, name string) bool {
 	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|\W)`).MatchString(expression)
 }
 
-// unread says why the live read of a target that was wanted in a span is missing, or had failed; empty if it is there. The
-// end of a read is noted after it was answered, and may be after what follows from it: so its beginning counts.
-// Cluster-scoped targets are read where the record may not look.
-func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, from, to time.Time) (string, []string) {
+// decidedAt is when the evaluation began on which the reads of a deed follow; zero if the line does not say it.
+func (l *Line) decidedAt() time.Time {
+	text, _ := l.Evaluation.(string)
+	at, _ := time.Parse(time.RFC3339Nano, text)
+	return at
+}
+
+// unread says why the live read of a target that was wanted before a moment is missing, or had failed; empty if it is there. It was sent after the
+// decision: an earlier one, such as that of another Cleaner, proves nothing. The end of a read is noted after it was answered, and may be after what
+// follows from it: so its beginning counts. Cluster-scoped targets are read where the record may not look.
+func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, decided, to time.Time) (string, []string) {
+	const precision = time.Millisecond // of the two clocks' times
+	from := to.Add(-confirmationServes)
 	var last *cluster.Event
 	for i := range j.history.Audit {
 		e := &j.history.Audit[i]
 		if e.ObjectRef == nil || !e.By(j.history.Operator) || !reads(e, namespace, t) {
 			continue
 		}
-		if e.RequestReceivedTimestamp.Time.After(to) || e.StageTimestamp.Time.Before(from) {
+		if e.RequestReceivedTimestamp.Time.After(to) || e.StageTimestamp.Time.Before(from) || e.RequestReceivedTimestamp.Add(precision).Before(decided) {
 			continue
 		}
 		if last == nil || e.StageTimestamp.After(last.StageTimestamp.Time) {
@@ -204,7 +213,7 @@ func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, from, to tim
 	case last == nil && t.OnMissing == v1alpha1.OnMissingAsNull: // the kind may not be served, which discovery says
 		return "", nil
 	case last == nil:
-		return fmt.Sprintf("target %q was not read in the %s before", t.Name, confirmationServes), nil
+		return fmt.Sprintf("target %q was not read in the %s before, after the decision", t.Name, confirmationServes), nil
 	case last.Code() != http.StatusOK && (last.Code() != http.StatusNotFound || t.OnMissing != v1alpha1.OnMissingAsNull):
 		return fmt.Sprintf("the last read of target %q had failed", t.Name), []string{quote(*last)}
 	}

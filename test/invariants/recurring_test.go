@@ -314,6 +314,19 @@ func TestCheckJudgesRules(t *testing.T) {
 			s.now = s.now.Add(confirmationServes)
 			s.does(verbDelete, a)
 		}, want: []string{"I3"}},
+		"ConditionReadBeforeTheDecision": {first: gated, then: func(s *tale) {
+			s.lists(200)
+			s.now = s.now.Add(time.Second)
+			decided := s.now
+			s.does(verbDelete, a)
+			s.Log[len(s.Log)-1].Evaluation = decided.Format(time.RFC3339Nano)
+		}, want: []string{"I3"}},
+		"ConditionReadAfterTheDecision": {first: gated, then: func(s *tale) {
+			decided := s.now
+			s.lists(200)
+			s.does(verbDelete, a)
+			s.Log[len(s.Log)-1].Evaluation = decided.Format(time.RFC3339Nano)
+		}},
 		"ConditionReadWithoutAnswer": {first: gated, then: func(s *tale) { s.lists(200); s.lists(500); s.does(verbDelete, a) }, want: []string{"I3"}},
 		"ConditionReadThroughAVariable": {first: func(s *tale) {
 			gated(s)
