@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/passreads"
@@ -115,7 +116,7 @@ func (r *recurrence) forgetReports(d plan.Plan) {
 
 // doBatch does one batch, and says what follows.
 func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
-	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in, sending: w.size.NewSending()}, size: w.size, marks: w.marks, later: w.later}
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in, sending: actuate.NewSending(w.size.Time)}, size: w.size, marks: w.marks, later: w.later}
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	if isFull := b.executor.in.Chosen != nil; acted && isFull {
 		w.size = w.size.Resize(monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))

@@ -147,10 +147,7 @@ func (m *memory) ForgetItems() {
 func newMemory(uid types.UID, t shards.Tenure) *memory {
 	return &memory{
 		uid: uid, tenure: t,
-		rebuilt: rebuilt{
-			ended: make(chan uninstalls.End, 1),
-			Items: remembered.NewItems(),
-		},
+		rebuilt:   rebuilt{ended: make(chan uninstalls.End, 1), Items: remembered.NewItems()},
 		shortcuts: shortcuts{pace: actuate.NewRateLimiter(0)},
 	}
 }

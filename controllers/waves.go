@@ -34,7 +34,7 @@ type executor struct {
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
 	// sending is the time in which a batch sends requests, if that may be less than the live reads are good for.
-	sending *life.Sending
+	sending *actuate.Sending
 	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
 	run *life.Memory
 	// number is the number of the run that records the batch; 0 without a sink.

@@ -6,14 +6,12 @@ package life
 import (
 	"cmp"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
-	"github.com/vtex/cleaner/controllers/plan/monotime"
 )
 
 const (
@@ -67,28 +65,6 @@ func (b BatchSize) Resize(took time.Duration) BatchSize {
 		b.Next = int(min(max(time.Duration(b.Next)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
 	}
 	return b
-}
-
-// NewSending returns how the batch sends its requests: nil without a bound of its own.
-func (b BatchSize) NewSending() *Sending {
-	if b.Time == ConfirmationServes {
-		return nil
-	}
-	return &Sending{limit: b.Time}
-}
-
-// Sending is the time in which a batch sends requests. It begins with the first one, so that a batch that has waited for others sends some.
-type Sending struct {
-	limit time.Duration
-	began atomic.Pointer[time.Time]
-}
-
-// IsOver reports whether no more requests should be sent. It is asked before each.
-func (s *Sending) IsOver(now time.Time) bool {
-	if s == nil || s.began.CompareAndSwap(nil, &now) {
-		return false
-	}
-	return monotime.ElapsedTime(*s.began.Load(), now) >= s.limit
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on

@@ -809,21 +809,3 @@ func TestSizeFirstBatch(t *testing.T) {
 		}
 	}
 }
-
-// The time of a batch begins with its first request, whenever that is.
-func TestSending(t *testing.T) {
-	start := time.Now()
-	s := BatchSize{quickBatch, quickBatch, batchTime}.NewSending()
-	for _, tc := range []struct {
-		after time.Duration
-		over  bool
-	}{{time.Hour, false}, {time.Hour + batchTime - 1, false}, {time.Hour + batchTime, true}, {2 * time.Hour, true}} {
-		if got := s.IsOver(start.Add(tc.after)); got != tc.over {
-			t.Errorf("after %s it is over: %t", tc.after, got)
-		}
-	}
-	unbounded := BatchSize{MaxBatch, MaxBatch, ConfirmationServes}.NewSending()
-	if unbounded != nil || unbounded.IsOver(start) || unbounded.IsOver(start.Add(time.Hour)) {
-		t.Error("a batch without a time of its own ends")
-	}
-}
