@@ -183,7 +183,7 @@ func mentions(expression, name string) bool {
 	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|\W)`).MatchString(expression)
 }
 
-// decidedAt is when the evaluation began on which the reads of a deed follow; zero if the line does not say it.
+// decidedAt is when the operator decided to send a request, before it read live; zero if the line does not say that.
 func (l *Line) decidedAt() time.Time {
 	text, _ := l.Evaluation.(string)
 	at, _ := time.Parse(time.RFC3339Nano, text)
@@ -191,7 +191,7 @@ func (l *Line) decidedAt() time.Time {
 }
 
 // unread says why the live read of a target that was wanted before a moment is missing, or had failed; empty if it is there. It was sent after the
-// decision: an earlier one, such as that of another Cleaner, proves nothing. The end of a read is noted after it was answered, and may be after what
+// decision: an earlier one, such as a read for another Cleaner, proves nothing. The end of a read is noted after it was answered, and may be after what
 // follows from it: so its beginning counts. Cluster-scoped targets are read where the record may not look.
 func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, decided, to time.Time) (string, []string) {
 	const precision = time.Millisecond // of the two clocks' times
