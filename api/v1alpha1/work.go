@@ -5,6 +5,7 @@ package v1alpha1
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Work is what a Cleaner or a ClusterCleaner asks for, in the one form in which both are decided and carried out: with
@@ -204,3 +206,10 @@ func (t *ClusterTarget) ListSureLabels() []string {
 	}
 	return keys
 }
+
+// KeepsFixedNumber says that a rule keeps a number of all its items that depends on nothing else: on no item, no group and no time.
+func (r *Rule) KeepsFixedNumber() bool {
+	return r.Keep != nil && r.GroupBy == "" && r.Key == "" && (r.Keep.Type == intstr.Int || fixedNumber.MatchString(r.Keep.StrVal))
+}
+
+var fixedNumber = regexp.MustCompile(`^\s*(\d+|params\.\w+)\s*$`)

@@ -174,10 +174,10 @@ func (b *Base) ListMoments() []any {
 	return moments
 }
 
-// wantsNothing says that `when` is false for all items, and that nothing else is to be said of them.
+// wantsNothing says that `when` is false for all items, but for those that `keep` keeps, and that nothing else is known of them.
 func (p *Plan) wantsNothing() bool {
 	return p.Reason == v1alpha1.ReasonNothingToDo && len(p.Errors)+len(p.Holds) == 0 && !p.Unpredictable.IsAny() &&
-		!slices.ContainsFunc(p.Counts, func(c RuleCount) bool { return c.Matched > 0 })
+		!slices.ContainsFunc(p.Counts, func(c RuleCount) bool { return c.Matched > c.Kept })
 }
 
 // newBase returns the Base of a plan about all items; nil if the next one must look at all of them, or if there is no room.
@@ -221,8 +221,9 @@ func (b *Base) keepValues(e *celenv.Evaluation) *Base {
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
 		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
-		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others.
-		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil {
+		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others. What keep keeps may do so,
+		// too.
+		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil || b.counts[i].Matched > 0 && !in.Spec.Rules[i].KeepsFixedNumber() {
 			return 0, false
 		}
 		b.own[own] = true
@@ -277,8 +278,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 		if more[t], ok = b.addChanges(&change.Snapshot[t], &in.Snapshot[t], t); !ok {
 			return p, false
 		}
-		next.targets[t].At = in.Snapshot[t].At
-		next.targets[t].More += more[t]
+		next.targets[t].At, next.targets[t].More = in.Snapshot[t].At, next.targets[t].More+more[t]
 	}
 	p = ComputePlan(ctx, change)
 	if !p.wantsNothing() || p.Base == nil || p.Results.CountResults() != p.Evaluated {
@@ -290,8 +290,12 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 	}
 	p.Reused = -p.Evaluated
 	for i := range p.Counts {
-		p.Counts[i].Items = b.counts[i].Items + more[findTarget(in.Spec, in.Programs.FindReuse(i).Own)]
-		p.Reused += p.Counts[i].Items
+		c, own := &p.Counts[i], findTarget(in.Spec, in.Programs.FindReuse(i).Own)
+		c.Items = b.counts[i].Items + more[own]
+		if c.Matched += b.counts[i].Matched - in.Results.CountOthers(c.Rule, in.Snapshot[own].ListBefore()); c.Matched > b.counts[i].Matched {
+			return p, false // keep may not keep them all
+		}
+		c.Kept, p.Reused = c.Matched, p.Reused+c.Items
 	}
 	next.counts, next.until = p.Counts, p.assumeUntil(in, b.until)
 	if p.Base = &next; in.Room != nil && next.CountBytes()+p.Results.CountBytes() > in.Room.ResultBytes {

@@ -53,7 +53,7 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 		What: "Evaluation: time for each Pod, of the largest cluster by the smallest one", Value: fmt.Sprintf("%.2f", perPod[len(perPod)-1]/perPod[0]), Aim: "below 2: it grows linearly",
 	})
 	for _, c := range s.evaluated {
-		whole, change, err := evaluateChange(ctx, c)
+		whole, change, err := evaluateChange(ctx, c, "podgc-orphaned", nil)
 		if err != nil {
 			return nil, err
 		}
@@ -67,12 +67,28 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 			Value: fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", milliseconds, float64(whole)/float64(change)), Aim: aim,
 		}.on("cpu-looks", "Cleaner, after one Pod has changed", float64(c.pods), milliseconds))
 	}
-	return figures, nil
+	c := s.crowds[len(s.crowds)-1]
+	whole, change, err := evaluateChange(ctx, c, "podgc-terminated", func(i int, p *corev1.Pod) {
+		if i%100 == 0 {
+			p.Status.Phase = corev1.PodSucceeded
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(figures, figure{
+		What:  fmt.Sprintf("Evaluation of podgc-terminated over %s, of which one in 100 has ended, after one Pod has changed", c),
+		Value: fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", float64(change.Nanoseconds())/1e6, float64(whole)/float64(change)),
+	}), nil
 }
 
 // evaluate returns the median time of an evaluation of all Pods. One in a hundred is on a Node that is missing, and waits for the quarantine.
 func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
-	in, err := orphans(ctx, c, 100)
+	in, err := gatherInput(ctx, c, "podgc-orphaned", func(i int, p *corev1.Pod) {
+		if i%100 == 0 {
+			p.Spec.NodeName = "missing-" + p.Spec.NodeName
+		}
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -80,9 +96,10 @@ func evaluate(ctx context.Context, c crowd) (time.Duration, error) {
 	return medianEvaluation(func() (plan.Plan, time.Duration) { return computePlan(ctx, &in) }, func(d *plan.Plan) bool { return len(d.Pending) > 0 })
 }
 
-// evaluateChange returns the median time of an evaluation of all Pods, and of one after a Pod has changed. No Pod is on a missing Node.
-func evaluateChange(ctx context.Context, c crowd) (whole, change time.Duration, err error) {
-	in, err := orphans(ctx, c, 0)
+// evaluateChange returns the median time of an evaluation of all Pods by a template that wants nothing of them, and of one after a Pod has changed. No
+// Pod is on a missing Node.
+func evaluateChange(ctx context.Context, c crowd, template string, adjust func(i int, p *corev1.Pod)) (whole, change time.Duration, err error) {
+	in, err := gatherInput(ctx, c, template, adjust)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -146,10 +163,10 @@ func medianEvaluation(evaluate func() (plan.Plan, time.Duration), isRight func(*
 	return percentile(took, 0.5), nil
 }
 
-// orphans is what a decision by podgc-orphaned depends on. One Pod in so many is on a Node that is missing; 0: none is.
-func orphans(ctx context.Context, c crowd, every int) (plan.Input, error) {
-	cc := collector("podgc-orphaned", nil)
-	template, err := templates.Load(cc.Spec.TemplateRef.Name)
+// gatherInput returns what a decision by a template depends on, over Pods that may be adjusted.
+func gatherInput(ctx context.Context, c crowd, name string, adjust func(i int, p *corev1.Pod)) (plan.Input, error) {
+	cc := collector(name, nil)
+	template, err := templates.Load(name)
 	if err != nil {
 		return plan.Input{}, err
 	}
@@ -186,8 +203,8 @@ func orphans(ctx context.Context, c crowd, every int) (plan.Input, error) {
 	}
 	for i := range c.pods {
 		p := pod(fmt.Sprintf("ns-%d", i%100), i, c)
-		if every > 0 && i%every == 0 {
-			p.Spec.NodeName = "missing-" + p.Spec.NodeName
+		if adjust != nil {
+			adjust(i, p)
 		}
 		if err := add("Pod", p); err != nil {
 			return plan.Input{}, err

@@ -263,6 +263,16 @@ type Change struct {
 	Now *Object
 }
 
+// ListBefore lists the numbers that contents had which have changed.
+func (t *Target) ListBefore() (before []uint64) {
+	for _, c := range t.Changes {
+		if c.Was && (c.Now == nil || c.Now.Content != c.Before) {
+			before = append(before, c.Before)
+		}
+	}
+	return before
+}
+
 // KindState says how far the objects of one kind are known, of a target of all kinds.
 type KindState struct {
 	Resource schema.GroupVersionResource

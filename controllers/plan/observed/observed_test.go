@@ -509,3 +509,14 @@ func TestIsLeaving(t *testing.T) {
 		}
 	}
 }
+
+// What has changed of a target had these contents: of what has come it had none, and what has the same content has not changed.
+func TestListBefore(t *testing.T) {
+	now := func(content uint64) *Object { return &Object{Content: content} }
+	target := Target{Changes: []Change{
+		{Name: "came", Now: now(7)}, {Name: "went", Was: true, Before: 1}, {Name: "changed", Was: true, Before: 2, Now: now(8)}, {Name: "same", Was: true, Before: 3, Now: now(3)},
+	}}
+	if got := target.ListBefore(); !slices.Equal(got, []uint64{1, 2}) {
+		t.Errorf("what changed was %v", got)
+	}
+}

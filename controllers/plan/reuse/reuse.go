@@ -39,6 +39,7 @@ type ruleResults struct {
 	joined  Sum
 	results []result // of the items, in their order
 	newest  uint64   // the largest number among them
+	others  int      // how many of them are not false
 }
 
 // result is an item that was evaluated.
@@ -76,6 +77,20 @@ func (r *Results) CountResults() (n int) {
 	return n
 }
 
+// CountOthers counts the items of a rule, of those with these contents, for which `when` was not false.
+func (r *Results) CountOthers(rule string, contents []uint64) (n int) {
+	known := r.rules[rule]
+	if known.others == 0 || len(contents) == 0 {
+		return 0
+	}
+	for _, of := range known.results {
+		if of.until == always && slices.Contains(contents, of.content) {
+			n++
+		}
+	}
+	return n
+}
+
 // ServeAt says that they may be used at a moment: all items were evaluated in the period before it, and the clock did not go back.
 func (r *Results) ServeAt(now time.Time, period time.Duration) bool {
 	return r != nil && !now.Before(r.last) && now.Before(r.whole.Add(period))
@@ -95,6 +110,7 @@ func (r *Results) ExtendWith(later *Results) *Results {
 		}
 		of.results = append(of.results, more.results...)
 		of.newest = max(of.newest, more.newest)
+		of.others += more.others
 		out.rules[name] = of
 	}
 	r.extended = true
@@ -209,6 +225,9 @@ func (r *Rule) note(f result) {
 	r.of.room -= resultBytes
 	r.next.results = append(r.next.results, f)
 	r.next.newest = max(r.next.newest, f.content)
+	if f.until == always {
+		r.next.others++
+	}
 }
 
 // EndRule returns when the first result may change that was used again; zero: time does not change them.

@@ -223,3 +223,27 @@ func TestExtendedResults(t *testing.T) {
 		t.Errorf("there are %d results", third.CountResults())
 	}
 }
+
+// Items for which `when` was not false are counted by their contents, however many decisions ago they were evaluated.
+func TestCountOthers(t *testing.T) {
+	first, _, _ := evaluate(nil, epoch, Sum{}, []uint64{1, 2, 3, 4}, map[uint64]time.Time{2: {}, 4: epoch.Add(time.Minute)})
+	later, _, _ := evaluate(nil, epoch, Sum{}, []uint64{5, 6}, map[uint64]time.Time{6: {}})
+	all := first.ExtendWith(later)
+	for _, tc := range []struct {
+		of       *Results
+		rule     string
+		contents []uint64
+		want     int
+	}{
+		{first, "r", []uint64{1, 2, 3, 4}, 2}, {first, "r", []uint64{2, 3, 9}, 1}, {first, "r", []uint64{2, 4}, 0}, {first, "r", nil, 0}, {first, "other", []uint64{1}, 0},
+		{first, "r", []uint64{5}, 0}, {all, "r", []uint64{1, 5, 6}, 2}, {all, "r", []uint64{6}, 0}, {later, "r", []uint64{5}, 1},
+	} {
+		if got := tc.of.CountOthers(tc.rule, tc.contents); got != tc.want {
+			t.Errorf("of %v, %d are not false, want %d", tc.contents, got, tc.want)
+		}
+	}
+	falses, _, _ := evaluate(nil, epoch, Sum{}, []uint64{1}, map[uint64]time.Time{1: {}})
+	if got := falses.ExtendWith(later).CountOthers("r", []uint64{1, 5}); got != 1 {
+		t.Errorf("of those that came later, %d are not false", got)
+	}
+}
