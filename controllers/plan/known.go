@@ -221,8 +221,8 @@ func (b *Base) keepValues(e *celenv.Evaluation) *Base {
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
 		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
-		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others. What keep keeps may do so,
-		// too.
+		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others. How many items a rule keeps
+		// may also depend on others.
 		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil || b.counts[i].Matched > 0 && !in.Spec.Rules[i].KeepsFixedNumber() {
 			return 0, false
 		}
@@ -293,7 +293,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 		c, own := &p.Counts[i], findTarget(in.Spec, in.Programs.FindReuse(i).Own)
 		c.Items = b.counts[i].Items + more[own]
 		if c.Matched += b.counts[i].Matched - in.Results.CountOthers(c.Rule, in.Snapshot[own].ListBefore()); c.Matched > b.counts[i].Matched {
-			return p, false // keep may not keep them all
+			return p, false // keep may not keep all of them: how many it keeps is not known here
 		}
 		c.Kept, p.Reused = c.Matched, p.Reused+c.Items
 	}

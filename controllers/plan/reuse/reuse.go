@@ -5,8 +5,8 @@
 // reads no clock, and never decides what is false.
 //
 // An item is known by the number of its content, which is another one after each change that expressions can see. What is remembered of a rule
-// is forgotten when something else changes that its `when` reads. A true result is never remembered, and what is remembered is never the
-// reason for an action.
+// is forgotten when something else changes that its `when` reads. Of an item for which `when` was not false only that is remembered: it is evaluated
+// each time, and what is remembered is never the reason for an action.
 package reuse
 
 import (
@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// About how many bytes it takes to remember a result, and a rule without its results.
+// About how many bytes it takes to remember a result, the content of one that is not false besides, and a rule without its results.
 const (
-	resultBytes = 16
-	ruleBytes   = 160
+	resultBytes  = 16
+	contentBytes = 8
+	ruleBytes    = 184
 )
 
 // Sum tells apart what a rule reads besides its items.
@@ -39,7 +40,7 @@ type ruleResults struct {
 	joined  Sum
 	results []result // of the items, in their order
 	newest  uint64   // the largest number among them
-	others  int      // how many of them are not false
+	others  []uint64 // the contents for which `when` was true, or unknown
 }
 
 // result is an item that was evaluated.
@@ -61,7 +62,7 @@ func (r *Results) CountBytes() int64 {
 	}
 	n := int64(0)
 	for name, of := range r.rules {
-		n += ruleBytes + int64(len(name)) + resultBytes*int64(cap(of.results))
+		n += ruleBytes + int64(len(name)) + resultBytes*int64(cap(of.results)) + contentBytes*int64(cap(of.others))
 	}
 	return n
 }
@@ -77,14 +78,11 @@ func (r *Results) CountResults() (n int) {
 	return n
 }
 
-// CountOthers counts the items of a rule, of those with these contents, for which `when` was not false.
+// CountOthers counts the items of a rule with these contents, each once, for which `when` was true or unknown.
 func (r *Results) CountOthers(rule string, contents []uint64) (n int) {
-	known := r.rules[rule]
-	if known.others == 0 || len(contents) == 0 {
-		return 0
-	}
-	for _, of := range known.results {
-		if of.until == always && slices.Contains(contents, of.content) {
+	others := r.rules[rule].others
+	for _, content := range contents {
+		if slices.Contains(others, content) { // maybe several times: it went, and came back
 			n++
 		}
 	}
@@ -110,7 +108,9 @@ func (r *Results) ExtendWith(later *Results) *Results {
 		}
 		of.results = append(of.results, more.results...)
 		of.newest = max(of.newest, more.newest)
-		of.others += more.others
+		if len(more.others) > 0 {
+			of.others = slices.Concat(of.others, more.others) // those before may have others, too
+		}
 		out.rules[name] = of
 	}
 	r.extended = true
@@ -226,7 +226,7 @@ func (r *Rule) note(f result) {
 	r.next.results = append(r.next.results, f)
 	r.next.newest = max(r.next.newest, f.content)
 	if f.until == always {
-		r.next.others++
+		r.next.others = append(r.next.others, f.content)
 	}
 }
 

@@ -246,4 +246,11 @@ func TestCountOthers(t *testing.T) {
 	if got := falses.ExtendWith(later).CountOthers("r", []uint64{1, 5}); got != 1 {
 		t.Errorf("of those that came later, %d are not false", got)
 	}
+	again, _, _ := evaluate(nil, epoch, Sum{}, []uint64{1, 7}, nil)
+	if got := all.ExtendWith(again).CountOthers("r", []uint64{1}); got != 1 {
+		t.Errorf("one that came back counts as %d", got)
+	}
+	if got := all.CountOthers("r", []uint64{7}); got != 0 {
+		t.Errorf("what others have besides counts as %d", got)
+	}
 }
