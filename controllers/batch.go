@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/faults"
 	"github.com/vtex/cleaner/controllers/internal/passreads"
@@ -50,7 +49,7 @@ type recurrence struct{ pass *pass }
 func (r *recurrence) doBatches(ctx context.Context, in plan.Input, d plan.Plan) (reportedPlan, error) {
 	r.pass.mem.Idle.KeepUsed(d.ListIdle(), r.pass.r.clock.Now())
 	r.pass.mem.forgetOld(r.pass.assignment.Work.Limits, r.pass.r.clock.Now())
-	w := &batches{pass: r.pass, size: life.SizeFirstBatch(r.pass.assignment.Work, r.pass.store.Draft.Common().HasSink(), r.pass.isDryRun()), touched: map[types.UID]bool{}}
+	w := &batches{pass: r.pass, size: life.SizeFirstBatch(r.pass.assignment.Work, r.pass.store.Draft.Common().HasSink(), r.pass.isDryRun(), int(r.pass.r.quickBatch.Load())), touched: map[types.UID]bool{}}
 	if r.pass.isDryRun() {
 		w.marks = rehearsed.MarkItems(d)
 		r.pass.mem.Rehearsed.ForgetOthers(w.marks)
@@ -80,7 +79,7 @@ type batches struct {
 	obstacle reportedPlan
 	// marks are those of the first decision, where mode is DryRun.
 	marks rehearsed.Items
-	// size bounds the next batch.
+	// size is how many items the next batch confirms at most.
 	size life.BatchSize
 	// touched are the objects that were changed.
 	touched map[types.UID]bool
@@ -116,10 +115,13 @@ func (r *recurrence) forgetReports(d plan.Plan) {
 
 // doBatch does one batch, and says what follows.
 func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
-	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in, sending: actuate.NewSending(w.size.Time)}, size: w.size, marks: w.marks, later: w.later}
+	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	if isFull := b.executor.in.Chosen != nil; acted && isFull {
-		w.size = w.size.Resize(monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
+		w.size = w.size.Resize(len(b.executor.acted), monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
+		if w.size.IsQuick {
+			w.pass.r.quickBatch.Store(int64(w.size.Next))
+		}
 	}
 	switch {
 	case errors.Is(err, errOver), errors.Is(err, errLooked) && w.pass.isOver():
@@ -149,7 +151,7 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 type batch struct {
 	pass     *pass
 	executor *executor
-	// size bounds it.
+	// size is how many items it confirms at most.
 	size life.BatchSize
 	// rows are the places of objects in the rows of the run, if the Cleaner has a sink.
 	rows map[types.UID]int
@@ -223,8 +225,7 @@ func (b *batch) confirmSteps(ctx context.Context, first plan.Plan) (todo plan.Pl
 // confirmLive reads live what the decision depends on, and decides again, until nothing is left to be read, or no time is left.
 func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Plan, inTime bool) {
 	b.executor.in.Now = b.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
-	b.executor.in.Batch, b.executor.in.Reads = b.size.Next, plan.MaxReads
-	b.executor.in.Chosen = life.ChooseItems(first, b.size.Next, b.pass.mem.lastNamespace)
+	b.executor.in.Batch, b.executor.in.Reads, b.executor.in.Chosen = b.size.Next, plan.MaxReads, life.ChooseItems(first, b.size.Next, b.pass.mem.lastNamespace)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
 	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.pass.r.clockTrust() // the reads have measured it

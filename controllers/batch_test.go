@@ -269,23 +269,20 @@ func TestBatchesGrow(t *testing.T) {
 	}
 }
 
-// Where each item takes nothing but a DELETE, all are one batch. After four seconds everything is decided again, so that no decision is old.
-func TestABatchOfDeletesEndsByItsTime(t *testing.T) {
-	const objects, rest = 3*life.MaxBatch + 1, 3
+// Where each item takes nothing but a DELETE, a pass begins with a batch as large as the one before has shown to be quick enough, of whichever Cleaner.
+func TestBatchesOfDeletesBeginAsLargeAsTheLastOne(t *testing.T) {
+	const objects = 6 * life.MaxBatch
 	for name, tc := range map[string]struct {
-		each  time.Duration
+		each  time.Duration // how long a DELETE takes
 		batch []int
 	}{
-		"Quick": {time.Millisecond, []int{objects - rest}},
-		"Slow":  {5 * time.Millisecond, []int{4000 / 5, objects - rest - 4000/5}},
+		"Quick": {2 * time.Millisecond, []int{life.MaxBatch, 2000, 500, 2000, 1000}}, // that is 2,000 in 4 s
+		"Slow":  {16 * time.Millisecond, []int{500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := done(v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}})
-			c.Spec.Rules[0].Keep = new(intstr.FromInt32(rest))
+			c.Spec.Rules[0].Keep = new(intstr.FromString("0"))
 			r := newRig(t, c)
-			for i := range objects {
-				r.pods.put(aPod(fmt.Sprintf("p-%04d", i), "Succeeded"))
-			}
 			refusing(func(string, string) *apierrors.StatusError { r.clock.Step(tc.each); return nil })(r)
 			var batches []int
 			watched := r.own.Watched
@@ -295,15 +292,16 @@ func TestABatchOfDeletesEndsByItsTime(t *testing.T) {
 				}
 				return watched.Read(ctx, q)
 			})
-			r.pass()
-			if n := len(r.pods.names()); n != rest {
-				t.Errorf("%d objects are left", n)
+			for round := range 2 {
+				for i := range objects {
+					r.pods.put(aPod(fmt.Sprintf("p-%d-%04d", round, i), "Succeeded"))
+				}
+				for range 20 {
+					r.pass()
+					r.clock.Step(time.Minute)
+				}
 			}
-			const inFlight = 100 // more than may be sent at a time
-			near := func(want, got int) bool { return got >= want-inFlight && got <= want+inFlight }
-			if !slices.EqualFunc(tc.batch, batches, near) {
-				t.Errorf("batches of %d objects, want about %d", batches, tc.batch)
-			}
+			same(t, "batches", tc.batch, batches)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,6 +78,8 @@ type CleanerReconciler struct {
 	fields  *fieldchecks.Checker
 	metrics *metrics.Metrics
 	opts    Options
+	// quickBatch is the size to which the last batch of deletions led.
+	quickBatch atomic.Int64
 }
 
 // Reconcile runs one pass over a Cleaner. A panic is reported as an error of that Cleaner and does not affect others.

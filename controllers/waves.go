@@ -33,8 +33,6 @@ type executor struct {
 	pass *pass
 	// in is what the decision depends on, with what was read live in it.
 	in plan.Input
-	// sending is the time in which a batch sends requests, if that may be less than the live reads are good for.
-	sending *actuate.Sending
 	// run is what is known of the open run that the batch belongs to, for a Once Cleaner; nil for a Recurring Cleaner.
 	run *life.Memory
 	// number is the number of the run that records the batch; 0 without a sink.
@@ -359,7 +357,7 @@ func (b batchFollower) decideChanged(ctx context.Context, c *life.Course, change
 		if !changed[s.Object.UID] {
 			continue
 		}
-		if b.executor.isBlind(s) || len(reads) >= plan.MaxReads {
+		if b.executor.isBlind(s) || len(b.executor.in.Only) >= plan.MaxReads {
 			b.executor.pass.mem.Backoff.RecordConflict(s.Object.UID, s.Verb.RefusalReason(), 1, b.executor.pass.r.clock.Now())
 			continue
 		}
@@ -430,7 +428,7 @@ func (o *stepGuard) MaySend(ctx context.Context) error {
 		return err
 	case !same, c.GetUID() != o.executor.pass.store.Draft.GetUID(), c.GetDeletionTimestamp() != nil, life.IsPaused(c.Common()):
 		return cleanerstore.ErrOutdated
-	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect(), o.executor.sending.IsOver(o.executor.pass.r.clock.Now()):
+	case monotime.ElapsedTime(o.executor.in.Now, o.executor.pass.r.clock.Now()) >= life.ConfirmationServes, o.executor.pass.r.opts.Skew.IsSuspect():
 		return cleanerstore.ErrOutdated
 	}
 	return nil

@@ -16,40 +16,41 @@ import (
 
 const (
 	// MaxBatch is how many objects one batch of a Cleaner with a sink acts on: their rows are written before. Batches of other Cleaners begin with
-	// it, unless they are quick.
+	// it, if it is not known yet how long items take.
 	MaxBatch = 500
 	// largestBatch is how many items one batch of a Cleaner without a sink confirms at most: no more than a batch may read by name, so that namespaces
 	// share it.
 	largestBatch = plan.MaxReads
+	// largestQuickBatch is the same where each item takes nothing but a DELETE.
+	largestQuickBatch = 5000
 	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
 	// that takes twice as long enough time until its confirmation is too old.
 	batchTime = ConfirmationServes * 2 / 5
-	// quickBatch is how many items a batch confirms at most that ends after batchTime: more than are sent by then.
-	quickBatch = 5000
 	// MaxBatchBytes bounds what these rows take in JSON, so that the status can be stored with the rest of what it says.
 	MaxBatchBytes = 400 << 10
 	// maxRun is how many objects a run of a Recurring Cleaner counts before it is finished.
 	maxRun = 500
 )
 
-// BatchSize bounds a batch of a pass: the items that the next one and any one confirm, and for how long it sends requests.
+// BatchSize is how many items a batch of a pass confirms at most: the next one, and any one.
 type BatchSize struct {
 	Next, Most int
-	Time       time.Duration
+	// IsQuick says that each item takes nothing but a DELETE, so that the size says how quickly the API server answers.
+	IsQuick bool
 }
 
-// SizeFirstBatch returns the size of the first batch of a pass. Where each item takes nothing but a DELETE, a batch may end at any time: it is bounded
-// by its time. Otherwise it begins small, because it is not known yet how long items take: an item of several actions should not be left between two,
-// and nothing is done while items are read.
-func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool) BatchSize {
+// SizeFirstBatch returns the size of the first batch of a pass. Quick is the size that the last batch of any Cleaner led to in which each item took
+// nothing but a DELETE; 0: there was none.
+func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool, quick int) BatchSize {
 	isPaced := w.Limits != nil && w.Limits.ActionsPerSecond > 0
+	deletes := slices.ContainsFunc(w.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
 	switch {
 	case hasSink:
-		return BatchSize{MaxBatch, MaxBatch, ConfirmationServes}
-	case isDryRun || isPaced || slices.ContainsFunc(w.Rules, isSlow):
-		return BatchSize{MaxBatch, largestBatch, ConfirmationServes}
+		return BatchSize{Next: MaxBatch, Most: MaxBatch}
+	case isDryRun || isPaced || deletes || len(w.Conditions) > 0 || slices.ContainsFunc(w.Rules, isSlow):
+		return BatchSize{Next: MaxBatch, Most: largestBatch}
 	default:
-		return BatchSize{quickBatch, quickBatch, batchTime}
+		return BatchSize{Next: min(max(quick, MaxBatch), largestQuickBatch), Most: largestQuickBatch, IsQuick: true}
 	}
 }
 
@@ -59,11 +60,12 @@ func isSlow(r v1alpha1.Rule) bool {
 	return readsByName || len(r.Actions) != 1 || r.Actions[0].Delete == nil || r.Actions[0].Object != ""
 }
 
-// Resize returns the size after a batch that took so long.
-func (b BatchSize) Resize(took time.Duration) BatchSize {
-	if b.Time == ConfirmationServes {
-		b.Next = int(min(max(time.Duration(b.Next)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
+// Resize returns the size after a batch of that size in which so many steps were done, in so long a time.
+func (b BatchSize) Resize(steps int, took time.Duration) BatchSize {
+	if !b.IsQuick { // an item may have several
+		steps = min(steps, b.Next)
 	}
+	b.Next = int(min(max(time.Duration(steps)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
 	return b
 }
 

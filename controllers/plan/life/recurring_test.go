@@ -751,60 +751,67 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// A batch grows while batches are quick, and shrinks when one is slow, unless it ends by its time.
+// A batch grows while batches are quick, and shrinks when one is slow.
 func TestBatchesAreResized(t *testing.T) {
 	for name, tc := range map[string]struct {
-		size int
-		took time.Duration
-		want int
+		size, steps int
+		took        time.Duration
+		quick       bool
+		want        int
 	}{
-		"Quick":        {MaxBatch, time.Millisecond, 2000},
-		"Quicker":      {MaxBatch, batchTime / 3, 3 * MaxBatch},
-		"Same":         {1000, batchTime, 1000},
-		"Slow":         {2000, 2 * batchTime, 1000},
-		"ClockSet":     {MaxBatch, -time.Second, 2000},
-		"SlowSmallest": {MaxBatch, time.Minute, MaxBatch},
-		"QuickLargest": {2000, 0, 2000},
-		"UpToLargest":  {1999, 0, 2000},
+		"Quick":         {MaxBatch, MaxBatch, time.Millisecond, false, 2000},
+		"Quicker":       {MaxBatch, MaxBatch, batchTime / 3, false, 3 * MaxBatch},
+		"Same":          {1000, 1000, batchTime, false, 1000},
+		"Slow":          {2000, 2000, 2 * batchTime, false, 1000},
+		"CutShort":      {2000, 1500, 2 * batchTime, false, 750},
+		"ClockSet":      {MaxBatch, MaxBatch, -time.Second, false, 2000},
+		"SlowSmallest":  {MaxBatch, MaxBatch, time.Minute, false, MaxBatch},
+		"QuickLargest":  {2000, 2000, 0, false, 2000},
+		"UpToLargest":   {1999, 1999, 0, false, 2000},
+		"SeveralSteps":  {1000, 3000, batchTime, false, 1000},
+		"MoreThanAsked": {MaxBatch, 1800, batchTime, true, 1800},
 	} {
-		want := BatchSize{tc.want, 2000, ConfirmationServes}
-		if got := (BatchSize{tc.size, 2000, ConfirmationServes}).Resize(tc.took); got != want {
-			t.Errorf("%s: after %s and %d items the next batch is %v, want %v", name, tc.took, tc.size, got, want)
+		size := BatchSize{Next: tc.size, Most: 2000, IsQuick: tc.quick}
+		got := size.Resize(tc.steps, tc.took)
+		if size.Next = tc.want; got != size {
+			t.Errorf("%s: after %s, %d items and %d steps the next batch is %v, want %v", name, tc.took, tc.size, tc.steps, got, size)
 		}
-	}
-	timed := BatchSize{quickBatch, quickBatch, batchTime}
-	if got := timed.Resize(time.Minute); got != timed {
-		t.Errorf("a batch that ends by its time becomes %v", got)
 	}
 }
 
-// A batch is small if rows are written before it, and begins small if its items take more than a DELETE.
+// A batch is small if rows are written before it, and begins small if its items take more than a DELETE, or if nothing is known.
 func TestSizeFirstBatch(t *testing.T) {
 	deletes := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
-	quick := v1alpha1.Rule{Keep: new(intstr.FromInt32(3)), Confirm: []v1alpha1.Confirm{{Target: v1alpha1.ConfirmAll}}, Actions: []v1alpha1.RuleAction{deletes}}
-	timed, small, recorded := BatchSize{5000, 5000, batchTime}, BatchSize{500, 2000, ConfirmationServes}, BatchSize{500, 500, ConfirmationServes}
+	rule := v1alpha1.Rule{Keep: new(intstr.FromInt32(3)), Confirm: []v1alpha1.Confirm{{Target: v1alpha1.ConfirmAll}}, Actions: []v1alpha1.RuleAction{deletes}}
+	quick := func(next int) BatchSize { return BatchSize{next, 5000, true} }
+	small, recorded := BatchSize{500, 2000, false}, BatchSize{500, 500, false}
 	for name, tc := range map[string]struct {
-		change          func(r *v1alpha1.Rule)
-		limits          *v1alpha1.Limits
+		change          func(w *v1alpha1.Work)
 		hasSink, dryRun bool
+		known           int
 		want            BatchSize
 	}{
-		"Quick":          {want: timed},
-		"Limited":        {limits: &v1alpha1.Limits{MaxActions: 3}, want: timed},
-		"Paced":          {limits: &v1alpha1.Limits{ActionsPerSecond: 3}, want: small},
-		"Named":          {change: func(r *v1alpha1.Rule) { r.Confirm[0].Name = "item.spec.nodeName" }, want: small},
-		"AnotherObject":  {change: func(r *v1alpha1.Rule) { r.Actions[0].Object = "variables.pod" }, want: small},
-		"SeveralActions": {change: func(r *v1alpha1.Rule) { r.Actions = append(r.Actions, deletes) }, want: small},
-		"Patch":          {change: func(r *v1alpha1.Rule) { r.Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
-		"DryRun":         {dryRun: true, want: small},
-		"Sink":           {hasSink: true, want: recorded},
+		"NothingKnown":   {want: quick(500)},
+		"Known":          {known: 3000, want: quick(3000)},
+		"KnownAsSlow":    {known: 20, want: quick(500)},
+		"KnownAsLarge":   {known: 6000, want: quick(5000)},
+		"Limited":        {known: 3000, change: func(w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{MaxActions: 3} }, want: quick(3000)},
+		"Paced":          {known: 3000, change: func(w *v1alpha1.Work) { w.Limits = &v1alpha1.Limits{ActionsPerSecond: 3} }, want: small},
+		"Named":          {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Confirm[0].Name = "item.spec.nodeName" }, want: small},
+		"AnotherObject":  {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0].Object = "variables.pod" }, want: small},
+		"SeveralActions": {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = append(w.Rules[1].Actions, deletes) }, want: small},
+		"Patch":          {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
+		"Conditions":     {known: 3000, change: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) > 3"} }, want: small},
+		"DeletedTarget":  {known: 3000, change: func(w *v1alpha1.Work) { w.Targets = []v1alpha1.ClusterTarget{{Delete: true}} }, want: small},
+		"DryRun":         {known: 3000, dryRun: true, want: small},
+		"Sink":           {known: 3000, hasSink: true, want: recorded},
 	} {
 		work := &v1alpha1.Work{}
-		work.Rules, work.Limits = []v1alpha1.Rule{quick, *quick.DeepCopy()}, tc.limits
+		work.Rules = []v1alpha1.Rule{rule, *rule.DeepCopy()}
 		if tc.change != nil {
-			tc.change(&work.Rules[1])
+			tc.change(work)
 		}
-		if got := SizeFirstBatch(work, tc.hasSink, tc.dryRun); got != tc.want {
+		if got := SizeFirstBatch(work, tc.hasSink, tc.dryRun, tc.known); got != tc.want {
 			t.Errorf("%s: it is %v, want %v", name, got, tc.want)
 		}
 	}
