@@ -561,20 +561,34 @@ func TestAChangeThatIsNotEnough(t *testing.T) {
 
 // There is no Base where a plan depends on more than its rules, where something is not known, and where there is no room.
 func TestWhatHasNoBase(t *testing.T) {
+	keeping := func(keep string, change func(r *v1alpha1.Rule)) func(*Input, *v1alpha1.Work) {
+		return func(_ *Input, work *v1alpha1.Work) { // both Pods meet it
+			work.Rules[0].When, work.Rules[0].Keep = `item.spec.node == "n1"`, new(intstr.Parse(keep))
+			change(&work.Rules[0])
+		}
+	}
+	asItIs := func(*v1alpha1.Rule) {}
 	for name, tc := range map[string]struct {
 		change func(in *Input, work *v1alpha1.Work)
 		want   bool
 	}{
-		"Usual":     {func(*Input, *v1alpha1.Work) {}, true},
-		"Condition": {func(_ *Input, work *v1alpha1.Work) { work.Conditions = []string{"true"} }, false},
-		"NoMoment":  {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[1].At = nil }, false},
-		"NoNumber":  {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[0].Objects[0].Content = 0 }, false},
-		"NoResults": {func(in *Input, _ *v1alpha1.Work) { in.Results = nil }, false},
-		"NoRoom":    {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1000} }, false},
-		"Room":      {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1 << 20} }, true},
-		"Deleted":   {func(_ *Input, work *v1alpha1.Work) { work.Targets[2].Delete = true }, false},
-		"ForEach":   {func(_ *Input, work *v1alpha1.Work) { work.Rules[0].ForEach = "pods.items.filter(p, true)" }, false},
-		"Leave":     {func(_ *Input, work *v1alpha1.Work) { three := intstr.FromInt32(3); work.Rules[0].Leave = &three }, false},
+		"Usual":        {func(*Input, *v1alpha1.Work) {}, true},
+		"Condition":    {func(_ *Input, work *v1alpha1.Work) { work.Conditions = []string{"true"} }, false},
+		"NoMoment":     {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[1].At = nil }, false},
+		"NoNumber":     {func(in *Input, _ *v1alpha1.Work) { in.Snapshot[0].Objects[0].Content = 0 }, false},
+		"NoResults":    {func(in *Input, _ *v1alpha1.Work) { in.Results = nil }, false},
+		"NoRoom":       {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1000} }, false},
+		"Room":         {func(in *Input, _ *v1alpha1.Work) { in.Room = &Room{Holds: 10, ResultBytes: 1 << 20} }, true},
+		"Deleted":      {func(_ *Input, work *v1alpha1.Work) { work.Targets[2].Delete = true }, false},
+		"ForEach":      {func(_ *Input, work *v1alpha1.Work) { work.Rules[0].ForEach = "pods.items.filter(p, true)" }, false},
+		"Leave":        {func(_ *Input, work *v1alpha1.Work) { three := intstr.FromInt32(3); work.Rules[0].Leave = &three }, false},
+		"Kept":         {keeping("2", asItIs), true},
+		"KeptMore":     {keeping("5", asItIs), true},
+		"NotKept":      {keeping("1", asItIs), false},
+		"KeptOfItems":  {keeping("items.size()", asItIs), false},
+		"KeptByTime":   {keeping("time.getHours() > 100 ? 0 : 5", asItIs), false},
+		"KeptInGroups": {keeping("2", func(r *v1alpha1.Rule) { r.GroupBy = "item.spec.node" }), false},
+		"KeptByKeys":   {keeping("2", func(r *v1alpha1.Rule) { r.Key = "item.metadata.name" }), false},
 		"Joined": {func(_ *Input, work *v1alpha1.Work) {
 			work.Rules[0].When = `item.spec.node == "n8" && nodes.items.size() > 9`
 		}, true},
