@@ -77,7 +77,7 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 		return nil, err
 	}
 	return append(figures, figure{
-		What:  fmt.Sprintf("Evaluation of podgc-terminated over %s, of which one in 100 has ended, after one Pod has changed", c),
+		What:  fmt.Sprintf("Evaluation of podgc-terminated over %s, one in 100 ended, after one Pod has changed", c),
 		Value: fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", float64(change.Nanoseconds())/1e6, float64(whole)/float64(change)),
 	}), nil
 }
