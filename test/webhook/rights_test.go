@@ -61,13 +61,13 @@ func (e *env) grant(t *testing.T, namespace, name string, subject rbacv1.Subject
 			t.Fatal(err)
 		}
 	}
-	e.waitForRight(t, namespace, subject, &rules[0])
+	waitForRight(t, e.Config(), namespace, subject, &rules[0])
 }
 
 // waitForRight waits until the API server knows that a subject has a right of a rule: it learns of bindings by a watch.
-func (e *env) waitForRight(t *testing.T, namespace string, subject rbacv1.Subject, rule *rbacv1.PolicyRule) {
+func waitForRight(t *testing.T, config *rest.Config, namespace string, subject rbacv1.Subject, rule *rbacv1.PolicyRule) {
 	t.Helper()
-	access, err := kubernetes.NewForConfig(e.Config())
+	access, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
