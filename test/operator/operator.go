@@ -141,20 +141,24 @@ func Grant(ctx context.Context, c *cluster.Cluster, preset string, right authori
 
 // allowed waits until the operator has a right in all namespaces.
 func allowed(ctx context.Context, c *cluster.Cluster, right authorizationv1.ResourceAttributes) error {
+	return WaitForRight(ctx, c, authorizationv1.SubjectAccessReviewSpec{User: User, ResourceAttributes: &right})
+}
+
+// WaitForRight waits until the API server knows that a user has a right: it learns of bindings by a watch.
+func WaitForRight(ctx context.Context, c *cluster.Cluster, right authorizationv1.SubjectAccessReviewSpec) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return err
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: User, ResourceAttributes: &right}}
 	err = until(ctx, func() error {
-		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: right}, metav1.CreateOptions{})
 		if err == nil && !answer.Status.Allowed {
-			err = errors.New("it may not")
+			err = errors.New("the API server denies it")
 		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("cannot see that the operator may %s %s: %w", right.Verb, right.Resource, err)
+		return fmt.Errorf("cannot see that %s may %s %s: %w", right.User, right.ResourceAttributes.Verb, right.ResourceAttributes.Resource, err)
 	}
 	return nil
 }

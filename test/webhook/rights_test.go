@@ -7,18 +7,17 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vtex/cleaner/test/operator"
 )
 
 // as is a client that is somebody else, and that remembers warnings.
@@ -61,33 +60,24 @@ func (e *env) grant(t *testing.T, namespace, name string, subject rbacv1.Subject
 			t.Fatal(err)
 		}
 	}
-	waitForRight(t, e.Config(), namespace, subject, &rules[0])
-}
-
-// waitForRight waits until the API server knows that a subject has a right of a rule: it learns of bindings by a watch.
-func waitForRight(t *testing.T, config *rest.Config, namespace string, subject rbacv1.Subject, rule *rbacv1.PolicyRule) {
-	t.Helper()
-	access, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if err := operator.WaitForRight(t.Context(), e.Cluster, rightOf(namespace, subject, &rules[0])); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rightOf is a right of a rule that a subject is given in a namespace.
+func rightOf(namespace string, subject rbacv1.Subject, rule *rbacv1.PolicyRule) authorizationv1.SubjectAccessReviewSpec {
 	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
-	asked := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: subject.Name, ResourceAttributes: &authorizationv1.ResourceAttributes{
+	right := authorizationv1.SubjectAccessReviewSpec{User: subject.Name, ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource, Name: strings.Join(rule.ResourceNames[:min(1, len(rule.ResourceNames))], ""),
-	}}}
+	}}
 	switch subject.Kind {
 	case rbacv1.GroupKind:
-		asked.Spec.User, asked.Spec.Groups = "a-member", []string{subject.Name}
+		right.User, right.Groups = "a-member", []string{subject.Name}
 	case rbacv1.ServiceAccountKind:
-		asked.Spec.User = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+		right.User = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		review, err := access.AuthorizationV1().SubjectAccessReviews().Create(ctx, &asked, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
-	})
-	if err != nil {
-		t.Fatalf("%s %s never may %s %s: %v", subject.Kind, subject.Name, rule.Verbs[0], rule.Resources[0], err)
-	}
+	return right
 }
 
 func rule(verbs, groups, resources string, names ...string) rbacv1.PolicyRule {
