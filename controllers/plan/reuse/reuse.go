@@ -219,10 +219,14 @@ func (r *Rule) note(f result) {
 	if f.content == 0 {
 		return
 	}
-	if r.of.room < resultBytes {
+	bytes := int64(resultBytes)
+	if f.until == always {
+		bytes += contentBytes
+	}
+	if r.of.room < bytes {
 		return
 	}
-	r.of.room -= resultBytes
+	r.of.room -= bytes
 	r.next.results = append(r.next.results, f)
 	r.next.newest = max(r.next.newest, f.content)
 	if f.until == always {

@@ -148,6 +148,15 @@ func TestRoom(t *testing.T) {
 		if want := min(items, max(0, (room-ruleBytes-1)/resultBytes)); int64(known) != want {
 			t.Errorf("in %d bytes %d results are known, and %d have room", room, known, want)
 		}
+		d = (&Results{}).BeginDecision(epoch, time.Hour, room)
+		r = d.BeginRule("r", Sum{}, items)
+		for item := range uint64(items) {
+			r.NoteOther(item + 1)
+		}
+		r.EndRule()
+		if got, want := int64(d.EndDecision().CountResults()), min(items, max(0, (room-ruleBytes-1)/(resultBytes+contentBytes))); got != want {
+			t.Errorf("in %d bytes %d are remembered as not false, and %d have room", room, got, want)
+		}
 	}
 }
 
