@@ -64,7 +64,7 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 		milliseconds := float64(change.Nanoseconds()) / 1e6
 		figures = append(figures, figure{
 			What:  fmt.Sprintf("Evaluation of podgc-orphaned over %s, after one Pod has changed", c),
-			Value: fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", milliseconds, float64(whole)/float64(change)), Aim: aim,
+			Value: describeChange(whole, change), Aim: aim,
 		}.on("cpu-looks", "Cleaner, after one Pod has changed", float64(c.pods), milliseconds))
 	}
 	c := s.crowds[len(s.crowds)-1]
@@ -78,8 +78,13 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 	}
 	return append(figures, figure{
 		What:  fmt.Sprintf("Evaluation of podgc-terminated over %s, one in 100 ended, after one Pod has changed", c),
-		Value: fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", float64(change.Nanoseconds())/1e6, float64(whole)/float64(change)),
+		Value: describeChange(whole, change),
 	}), nil
+}
+
+// describeChange says how long an evaluation takes after a change, compared with one of all Pods.
+func describeChange(whole, change time.Duration) string {
+	return fmt.Sprintf("%.3f ms, %.0f times less than for all Pods", float64(change.Nanoseconds())/1e6, float64(whole)/float64(change))
 }
 
 // evaluate returns the median time of an evaluation of all Pods. One in a hundred is on a Node that is missing, and waits for the quarantine.
