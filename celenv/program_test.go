@@ -13,9 +13,11 @@ import (
 
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/params"
 	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
@@ -345,6 +347,23 @@ func TestEvaluationIsDeterministic(t *testing.T) {
 	for range 20 {
 		if diff := cmp.Diff(first, p.EvaluateConditions(t.Context(), in)); diff != "" {
 			t.Fatalf("(-first +later):\n%s", diff)
+		}
+	}
+}
+
+func TestParamsInExpressions(t *testing.T) {
+	decoded, err := params.DecodeParams(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := programs(t, newCompiler(t, budget.Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
+	all := p.EvaluateConditions(t.Context(), Input{Params: decoded})
+	if len(all) != 3 {
+		t.Errorf("%d conditions were evaluated", len(all))
+	}
+	for i, got := range all {
+		if !got.Value {
+			t.Errorf("condition %d: %v", i, got.Err)
 		}
 	}
 }

@@ -5,11 +5,8 @@ package celenv
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/operators"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -99,75 +96,6 @@ func (s *scope) findDecisiveTargets(rule *v1alpha1.Rule, p *ruleProgram) (decisi
 		}
 	}
 	return decisive
-}
-
-// findIteratedTargets finds the targets whose objects a forEach is about: those that the list begins with, whatever is called on it, and
-// on both sides of a +. There are none where that does not show. Sorted.
-func (s *scope) findIteratedTargets(x *expression) []string {
-	if x == nil {
-		return nil
-	}
-	l := &leadingTargets{scope: s, bound: map[string]ast.Expr{}, seen: map[ast.Expr]bool{}, found: map[string]bool{}}
-	l.addTargets(x.tree.Root)
-	return slices.Sorted(maps.Keys(l.found))
-}
-
-// leadingTargets collects the targets that a list begins with. Each expression is looked at once, however often others name it.
-type leadingTargets struct {
-	scope *scope
-	// bound are the names that stand for other expressions.
-	bound map[string]ast.Expr
-	seen  map[ast.Expr]bool
-	found map[string]bool
-}
-
-// addTargets adds those of a list.
-func (l *leadingTargets) addTargets(list ast.Expr) {
-	e := expr.FindBase(list)
-	if l.seen[e] {
-		return
-	}
-	l.seen[e] = true
-	switch e.Kind() {
-	case ast.CallKind:
-		switch call := e.AsCall(); {
-		case call.IsMemberFunction():
-			l.addTargets(call.Target())
-		case call.FunctionName() == operators.Add:
-			l.addTargets(call.Args()[0])
-			l.addTargets(call.Args()[1])
-		}
-	case ast.ComprehensionKind:
-		loop := e.AsComprehension()
-		if r := loop.IterRange(); r.Kind() != ast.ListKind || len(r.AsList().Elements()) > 0 {
-			l.addTargets(r)
-			return
-		}
-		l.bound[loop.AccuVar()] = loop.AccuInit() // cel.bind, and what is made of it, such as sortBy
-		l.addTargets(loop.Result())
-	case ast.IdentKind:
-		l.addNamed(e.AsIdent())
-	}
-}
-
-// addNamed adds what a name stands for.
-func (l *leadingTargets) addNamed(name string) {
-	if value, ok := l.bound[name]; ok {
-		delete(l.bound, name) // in the value itself it is another one
-		defer func() { l.bound[name] = value }()
-		l.addTargets(value)
-		return
-	}
-	if l.scope.targets[name] {
-		l.found[name] = true
-		return
-	}
-	if v := l.scope.variables[name]; v != nil && v.expression != nil {
-		outer := l.bound
-		defer func() { l.bound = outer }()
-		l.bound = map[string]ast.Expr{}
-		l.addTargets(v.expression.tree.Root)
-	}
 }
 
 // FindReadings says for each target that expressions see what they read of an object of it, besides what identifies it. All callers get the

@@ -63,8 +63,11 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 	item := outer.clone()
 	delete(item.hidden, nameItem)
 	delete(item.hidden, nameObject)
-	if p.own = item.findIteratedTargets(p.forEach); p.forEach != nil && p.forEach.listsObjects {
-		item.sure = outer.sure.WithItem(nameItem, p.own, p.forEach.tree)
+	if p.forEach != nil {
+		p.own = expr.FindLeadingTargets(p.forEach.tree.Root, func(name string) bool { return item.targets[name] }, item.findVariable)
+		if p.forEach.listsObjects {
+			item.sure = outer.sure.WithItem(nameItem, p.own, p.forEach.tree)
+		}
 	}
 	for _, v := range r.Variables {
 		item.hidden[prefixVariables+v.Name] = hiddenLater

@@ -15,6 +15,8 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/params"
+	"github.com/vtex/cleaner/controllers/plan/askedreads"
 	"github.com/vtex/cleaner/controllers/plan/backoff"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/groupfloor"
@@ -231,7 +233,7 @@ type decider struct {
 	in          *Input
 	p           *Plan
 	errors      itemerrors.Collection
-	reads       reads
+	reads       askedreads.List
 	abortReason func() *expr.Error // says why nothing is answered any more
 	retain      func(path string, bytes int) bool
 	// gate are the reads that all steps depend on, and that were not answered yet.
@@ -386,7 +388,7 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	d := in.decideRules(e, &p, nil)
 	in.addTargetSteps(d)
 	in.needGate(d)
-	p.Confirm = d.reads.nextReads()
+	p.Confirm = d.reads.ListNext()
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
 		return p.blockFor(blocked, detail)
 	}
@@ -489,7 +491,7 @@ func (p *Plan) listActions(grouped bool) []limits.Action {
 // needGate asks for the reads that all steps depend on.
 func (in *Input) needGate(d *decider) {
 	if len(d.gate) > 0 && in.Batch > 0 && slices.ContainsFunc(d.p.Steps, func(s Step) bool { return s.IsChange() }) {
-		d.reads.addReads(gate, d.gate)
+		d.reads.AddReads(gate, d.gate)
 	}
 }
 
@@ -586,11 +588,11 @@ func (p Plan) blockFor(reason, message string) Plan {
 
 // BuildEvaluationInput is what expressions see.
 func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
-	params, err := celenv.DecodeParams(in.Spec.Parameters, in.Spec.Durations)
+	decoded, err := params.DecodeParams(in.Spec.Parameters, in.Spec.Durations)
 	if err != nil {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
-	see := celenv.Input{Targets: in.targetValues(), Params: params, Time: in.dueTime(), Memory: in.Memory}
+	see := celenv.Input{Targets: in.targetValues(), Params: decoded, Time: in.dueTime(), Memory: in.Memory}
 	if in.base != nil {
 		see.Kept = in.base.kept
 	} else if in.Values != nil {

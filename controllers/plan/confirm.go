@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv/expr"
@@ -61,67 +60,8 @@ func (in evidence) gateReads() []observed.Read {
 // MaxReads is how many objects are read live at most by their names, for one item and for all of a batch.
 const MaxReads = 2000
 
-// reads is what the items of one evaluation need to have read live.
-type reads struct {
-	in *Input
-	// asked is how many items were asked about, and named are the objects that these depend on by their names.
-	asked int
-	named map[observed.Read]bool
-	// stage is which of the reads of an item come next, the earliest for all items; next are these.
-	stage int
-	next  []observed.Read
-}
-
 // gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
-
-// addReads records that reads of a stage are needed.
-func (r *reads) addReads(stage int, wanted []observed.Read) {
-	switch {
-	case len(r.next) == 0 || stage < r.stage:
-		r.stage, r.next = stage, wanted
-	case stage == r.stage:
-		r.next = append(r.next, wanted...)
-	}
-}
-
-// mayAsk says that an item is of the batch.
-func (r *reads) mayAsk(item ItemKey) bool {
-	return r.asked < r.in.Batch && (r.in.Chosen == nil || r.in.Chosen[item])
-}
-
-// nextReads are the reads that come next, each once.
-func (r *reads) nextReads() []observed.Read {
-	var out []observed.Read
-	seen := map[observed.Read]bool{}
-	for _, read := range r.next {
-		if !seen[read] {
-			seen[read] = true
-			out = append(out, read)
-		}
-	}
-	return out
-}
-
-// addNamed records the objects that an item depends on by their names, with those that it depended on before. It is false if there is no
-// room for them: then neither the item nor those after it are of this batch.
-func (r *reads) addNamed(of map[observed.Read]bool) bool {
-	n := len(r.named)
-	for read := range of {
-		if !r.named[read] {
-			n++
-		}
-	}
-	if r.in.Reads > 0 && n > r.in.Reads {
-		r.asked = r.in.Batch
-		return false
-	}
-	if r.named == nil {
-		r.named = map[observed.Read]bool{}
-	}
-	maps.Copy(r.named, of)
-	return true
-}
 
 // confirming tells what the decision on an item depends on.
 type confirming struct{ *deciding }
@@ -133,14 +73,14 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
 	}
-	if !r.reads.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
+	if !r.reads.HasRoom() || r.in.Chosen != nil && !r.in.Chosen[ItemKey{Rule: r.rule.Name, Key: a.key}] {
 		return false, nil
 	}
 	entries, named := r.readEntries(a, objects)
 	if len(named) > MaxReads {
 		return false, r.makeError("confirm", fmt.Sprintf("the entries of confirm return more than %d names for one item", MaxReads), "give fewer names, or leave name out to read the target as a whole")
 	}
-	if !r.reads.addNamed(named) {
+	if !r.reads.AddNamed(named) {
 		return false, nil
 	}
 	asked := false
@@ -153,7 +93,7 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 		}
 		if len(wanted) > 0 && !asked {
 			asked = true
-			r.reads.asked++
+			r.reads.CountItem()
 		}
 		missing, err := r.findMissing(stage, wanted)
 		if err != nil {
@@ -163,7 +103,7 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 			if !r.chargeBytes(r.stageField(stage), readSize*len(missing)) {
 				return false, nil
 			}
-			r.reads.addReads(stage, missing)
+			r.reads.AddReads(stage, missing)
 			return false, nil
 		}
 	}
@@ -256,14 +196,14 @@ func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Err
 func (r confirming) wholeTargetReads(targets []string) []observed.Read {
 	var out []observed.Read
 	for _, name := range targets {
-		out = append(out, observed.Read{Target: targetNamed(r.in.Spec, name), All: true})
+		out = append(out, observed.Read{Target: findTarget(r.in.Spec, name), All: true})
 	}
 	return out
 }
 
 // entryOf are the reads that an entry asks for which names a target.
 func (r confirming) entryOf(a *acting, entry int) ([]observed.Read, *expr.Error) {
-	t := targetNamed(r.in.Spec, r.rule.Confirm[entry].Target)
+	t := findTarget(r.in.Spec, r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.makeError(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
 	}
@@ -316,14 +256,4 @@ func (r confirming) entryNamespace(a *acting, entry int, target *observed.Target
 	default:
 		return "", r.makeError(at, fmt.Sprintf("a Cleaner reads only its own namespace, not %q", said), "leave it out")
 	}
-}
-
-// targetNamed is the index of a target; -1 if there is none of that name.
-func targetNamed(spec *v1alpha1.Work, name string) int {
-	for i := range spec.Targets {
-		if spec.Targets[i].Name == name {
-			return i
-		}
-	}
-	return -1
 }

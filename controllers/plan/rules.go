@@ -15,6 +15,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
 	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/controllers/plan/askedreads"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
 	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/itemtrace"
@@ -25,7 +26,7 @@ import (
 // decideRules adds the steps of the rules to a plan, in the order of the rules, of which those with `leave` come last.
 // Objects in gone are deleted, although the snapshot has them.
 func (in *Input) decideRules(e *celenv.Evaluation, p *Plan, gone []types.UID) *decider {
-	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: reads{in: in}, claimed: map[types.UID]string{}}
+	d := &decider{in: in, p: p, abortReason: e.AbortReason, retain: e.RetainBytes, reads: askedreads.List{Items: in.Batch, Objects: in.Reads}, claimed: map[types.UID]string{}}
 	for _, read := range (evidence{in}).gateReads() {
 		if !(evidence{in}).isConfirmed(read) {
 			d.gate = append(d.gate, read)

@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+// Package params reads the parameters of a Cleaner as expressions see them. It knows nothing of what they are for.
+package params
 
 import (
 	"bytes"

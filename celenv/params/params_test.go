@@ -1,15 +1,15 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package params
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/vtex/cleaner/celenv/budget"
 )
 
 func TestParamsOf(t *testing.T) {
@@ -47,19 +47,19 @@ func TestParamsOfErrors(t *testing.T) {
 	}
 }
 
-func TestParamsInExpressions(t *testing.T) {
-	params, err := DecodeParams(&runtime.RawExtension{Raw: []byte(`{"keep":3,"ttl":"7d","gone":null}`)}, nil)
+// Parameters that are declared durations are durations, and nothing else is.
+func TestDurations(t *testing.T) {
+	raw := &runtime.RawExtension{Raw: []byte(`{"a":"40s","b":"40s"}`)}
+	got, err := DecodeParams(raw, []string{"a", "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := programs(t, newCompiler(t, budget.Limits{}), `params.keep == 3 && type(params.keep) == int`, `parseDuration(params.ttl) == duration("168h")`, `!has(params.gone)`)
-	all := p.EvaluateConditions(t.Context(), Input{Params: params})
-	if len(all) != 3 {
-		t.Errorf("%d conditions were evaluated", len(all))
+	if diff := cmp.Diff(map[string]any{"a": 40 * time.Second, "b": "40s"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for i, got := range all {
-		if !got.Value {
-			t.Errorf("condition %d: %v", i, got.Err)
+	for name, text := range map[string]string{"Number": `{"a":40}`, "Text": `{"a":"soon"}`} {
+		if got, err := DecodeParams(&runtime.RawExtension{Raw: []byte(text)}, []string{"a"}); err == nil || !strings.Contains(err.Error(), `"a"`) {
+			t.Errorf("%s: got %v and the error %v", name, got, err)
 		}
 	}
 }
