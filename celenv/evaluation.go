@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/hoist"
+	"github.com/vtex/cleaner/celenv/lookups"
 )
 
 // Evaluation is one look of all expressions at one Input. A variable is computed when an expression first reads it, and kept for the
@@ -46,6 +47,9 @@ type Evaluation struct {
 	itemBudget budget.Budget // what is left to it
 	items      ref.Val
 	object     map[string]any // what a patch is about
+	// recording is where lookups are recorded; nil: nowhere.
+	recording *lookups.Record
+	changed   *lookups.Changes // since another evaluation; nil: it was not asked for
 
 	ahead foreseer
 }
@@ -55,6 +59,7 @@ type memo struct {
 	value   ref.Val
 	failure *variableError
 	stopped *expr.Error
+	bytes   int64 // about how many the value takes, with those of variables that it reads
 }
 
 // variableError is an error of a variable, where it is read.
@@ -202,7 +207,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return value, true
 	}
 	if v := e.p.variables[name]; v != nil {
-		return e.readVariable(v, &e.memos[v.slot], &e.sharedBudget), true
+		return e.recordValue(v, e.readVariable(v, &e.memos[v.slot], &e.sharedBudget)), true
 	}
 	if e.rule == nil {
 		return nil, false
@@ -220,30 +225,53 @@ func (a *activation) ResolveName(name string) (any, bool) {
 // readVariable returns the value of a variable, and computes it the first time. A limit that ends this evaluation also ends the one that
 // reads the variable.
 func (e *Evaluation) readVariable(v *variable, m *memo, from *budget.Budget) any {
+	e.computeVariable(v, m, from)
 	switch {
-	case m.value != nil:
-		return m.value
 	case m.failure != nil:
 		return types.WrapErr(m.failure) // a new one: cel-go writes into it where it was read
 	case m.stopped != nil:
 		e.p.meter.StopEvaluation(m.stopped)
 	}
+	return m.value
+}
+
+// computeVariable computes the value of a variable, the first time.
+func (e *Evaluation) computeVariable(v *variable, m *memo, from *budget.Budget) {
+	if m.value != nil || m.failure != nil || m.stopped != nil {
+		return
+	}
+	if recording := e.recording; v.rule == nil { // it is for other items, too
+		e.recording = nil
+		defer func() { e.recording = recording }()
+	}
+	held := e.p.meter.Held.CountLasting()
 	out, problem := v.expression.evaluateIn(e, from)
 	switch {
 	case problem == nil:
-		m.value = out
+		m.value, m.bytes = out, e.p.meter.Held.CountLasting()-held
 	case problem.Kind == expr.Runtime:
 		m.failure = &variableError{name: v.name, problem: problem}
 	default:
 		m.stopped = &expr.Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
 	}
-	return e.readVariable(v, m, from)
 }
 
 // Kept is what an evaluation has found out that does not change with the time, for another one of the same Programs.
 type Kept struct {
 	memos []memo
 	fixed hoist.Kept
+}
+
+// CountBytes is about how much memory it takes.
+func (k *Kept) CountBytes() (bytes int64) {
+	if k == nil {
+		return 0
+	}
+	bytes = k.fixed.CountBytes()
+	for i := range k.memos {
+		bytes += k.memos[i].bytes
+	}
+	return bytes
 }
 
 // KeepValues returns what the evaluation has found out, and about how many bytes that takes. It serves evaluations that see the same values in
@@ -256,6 +284,20 @@ func (e *Evaluation) KeepValues() (*Kept, int64) {
 		}
 	}
 	return k, e.p.meter.Held.CountLasting()
+}
+
+// KeepLookups returns no more of what is kept than the values of variables in which rules look up entries, as they serve to find changes. Those of
+// an older evaluation stand where there are none; the older one may be nil.
+func (k *Kept) KeepLookups(p *Programs, older *Kept) *Kept {
+	out := &Kept{memos: make([]memo, len(k.memos))}
+	for _, r := range p.rules {
+		for _, v := range r.lookups.variables {
+			if out.memos[v.slot] = k.memos[v.slot]; k.memos[v.slot].value == nil && older != nil {
+				out.memos[v.slot] = older.memos[v.slot]
+			}
+		}
+	}
+	return out
 }
 
 // KeepWithout returns what is kept of variables that read none of some targets; nil if none is.

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types/ref"
 
+	"github.com/vtex/cleaner/celenv/expr"
+	"github.com/vtex/cleaner/celenv/lookups"
 	"github.com/vtex/cleaner/celenv/projection"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
@@ -18,8 +20,11 @@ import (
 type Reuse struct {
 	// Own is the target whose objects are the items of the rule, in their order. `when` reads one of them as its item.
 	Own string
-	// Joined are the targets that `when` reads besides its item, sorted.
-	Joined []string
+	// Joined are the targets that `when` reads besides its item, sorted. LookedUp are those of them that it reads only by looking up entries of
+	// variables: a change of one concerns the items that have looked up what has changed.
+	Joined, LookedUp []string
+	// Ordering are the targets that orderBy reads, in any order.
+	Ordering []string
 	// Impossible says why that cannot be told; then the other fields are empty.
 	Impossible string
 }
@@ -29,7 +34,7 @@ type Reuse struct {
 // depends on.
 func (p *Programs) FindReuse(rule int) Reuse {
 	r := p.rules[rule]
-	own, ok := findListed(r.forEach.tree.Root)
+	own, ok := expr.FindListed(r.forEach.tree.Root)
 	if !ok || !p.isList(own) {
 		return Reuse{Impossible: "forEach is not just a target's items"}
 	}
@@ -45,7 +50,11 @@ func (p *Programs) FindReuse(rule int) Reuse {
 			return Reuse{Impossible: fmt.Sprintf("the expressions read metadata.resourceVersion of target %q", target)}
 		}
 	}
-	return Reuse{Own: own, Joined: r.when.targets}
+	found := Reuse{Own: own, Joined: r.when.targets, LookedUp: r.lookups.targets}
+	for _, o := range r.orderBy {
+		found.Ordering = append(found.Ordering, o.targets...)
+	}
+	return found
 }
 
 // versionOfObject is the metadata.resourceVersion of an object.
@@ -53,18 +62,99 @@ var versionOfObject = &projection.Projection{Fields: map[string]*projection.Proj
 	"metadata": {Fields: map[string]*projection.Projection{"resourceVersion": {Scalar: true}}},
 }}
 
-// findListed returns the name of that whose items an expression gives, and nothing else.
-func findListed(e ast.Expr) (string, bool) {
-	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().FieldName() != nameItems || e.AsSelect().Operand().Kind() != ast.IdentKind {
-		return "", false
-	}
-	return e.AsSelect().Operand().AsIdent(), true
-}
-
 // isList says that a name is a target with many objects.
 func (p *Programs) isList(name string) bool {
 	single, seen := p.targets[name]
 	return seen && !single
+}
+
+// ruleLookups are the variables of the spec in which a rule's `when` only looks up entries.
+type ruleLookups struct {
+	variables []*variable
+	targets   []string // that nothing else of `when` reads, sorted
+}
+
+// findLookups finds what `when` looks up. Until when an answer is valid depends on no more than the answer: it is found in the same steps.
+func (p *ruleProgram) findLookups(s *scope) {
+	if p.when == nil {
+		return
+	}
+	used, otherwise := map[string]bool{}, map[string]bool{}
+	p.addUses(p.when, used, otherwise)
+	var whole []string
+	for name := range used {
+		switch v := s.variables[name]; {
+		case s.targets[name]:
+			whole = append(whole, name)
+		case v == nil || v.rule != nil || v.expression == nil || len(v.expression.targets) == 0:
+		case otherwise[name] || v.expression.readsTime:
+			whole = append(whole, v.expression.targets...)
+		default:
+			p.lookups.variables, p.lookups.targets = append(p.lookups.variables, v), append(p.lookups.targets, v.expression.targets...)
+		}
+	}
+	slices.Sort(p.lookups.targets)
+	p.lookups.targets = slices.DeleteFunc(slices.Compact(p.lookups.targets), func(target string) bool { return slices.Contains(whole, target) })
+	if len(p.lookups.targets) == 0 {
+		p.lookups = ruleLookups{}
+	}
+}
+
+// addUses adds the names that an expression uses, also through variables of the rule, and those that it uses otherwise than to look up entries.
+func (p *ruleProgram) addUses(x *expression, used, otherwise map[string]bool) {
+	lookups.FindOtherUses(x.tree.Root, x.fixed, func(name string) { otherwise[name] = true })
+	for name := range x.names {
+		if used[name] {
+			continue
+		}
+		used[name] = true
+		if v := p.variables[name]; v != nil && v.expression != nil {
+			p.addUses(v.expression, used, otherwise)
+		}
+	}
+}
+
+// RecordLookups has EvaluateWhen record what it looks up, for LastLookups.
+func (r *RuleEvaluation) RecordLookups() {
+	if len(r.p.lookups.variables) > 0 {
+		r.recorded = &lookups.Record{}
+	}
+}
+
+// LastLookups returns what the last EvaluateWhen has looked up. They are valid until the next one.
+func (r *RuleEvaluation) LastLookups() []lookups.Key {
+	if r.recorded == nil {
+		return nil
+	}
+	return r.recorded.ListKeys()
+}
+
+// recordValue returns the value of a variable so that lookups in it are recorded, if an expression of a rule reads it that only looks up entries.
+func (e *Evaluation) recordValue(v *variable, value any) any {
+	if e.recording == nil || !slices.Contains(e.rule.lookups.variables, v) {
+		return value
+	}
+	of, _ := value.(ref.Val)
+	return e.recording.RecordValue(v.slot, of)
+}
+
+// FindChangedLookups returns what has changed of what the rule may look up since an evaluation of the same Programs, which is the same one for all rules.
+// It is not ok if that cannot be found out.
+func (r *RuleEvaluation) FindChangedLookups(before *Kept) (changes *lookups.Changes, ok bool) {
+	if r.e.changed == nil {
+		r.e.changed = lookups.NewChanges()
+	}
+	for _, v := range r.p.lookups.variables {
+		now := &r.e.memos[v.slot]
+		if before == nil || before.memos[v.slot].value == nil {
+			return nil, false
+		}
+		was := before.memos[v.slot].value
+		if r.e.computeVariable(v, now, &r.e.sharedBudget); now.value == nil || !r.e.changed.AddVariable(v.slot, was, now.value) {
+			return nil, false
+		}
+	}
+	return r.e.changed, true
 }
 
 // LastForesight returns until when the result of the last expression is valid, of those that Foresight counts.

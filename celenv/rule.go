@@ -19,6 +19,7 @@ import (
 	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/lookups"
 	"github.com/vtex/cleaner/celenv/resulttype"
 )
 
@@ -35,6 +36,7 @@ type ruleProgram struct {
 	joinedTargets                                                      []string // what a confirm of "*" reads, sorted
 	unprovenTargets                                                    []string // what the decision depends on and no confirm names
 	own, decisive                                                      []string // what forEach goes through, and what the decision depends on
+	lookups                                                            ruleLookups
 	actions                                                            []actionProgram
 }
 
@@ -79,6 +81,7 @@ func (b *builder) compileRule(outer *scope, i int, r *v1alpha1.Rule) *ruleProgra
 		}
 	}
 	p.when = b.compileExpression(item, at+".when", r.When, resulttype.Bool)
+	p.findLookups(item)
 	grouping := *item // sees all items with leave, and otherwise, as what follows, those for which when is true
 	if p.when != nil {
 		item.sure = item.sure.WithGuards(p.when.tree, nameItem, nameObject)
@@ -169,8 +172,9 @@ func (b *builder) compileCount(outer *scope, at, name string, count *intstr.IntO
 
 // RuleEvaluation is one rule in an Evaluation.
 type RuleEvaluation struct {
-	e *Evaluation
-	p *ruleProgram
+	e        *Evaluation
+	p        *ruleProgram
+	recorded *lookups.Record // nil: none are
 }
 
 // Item is an entry of the list of a rule, which the rule's expressions are about. A variable of the rule is computed at most once until
@@ -323,7 +327,14 @@ func (i *Item) AsObject() map[string]any {
 }
 
 // EvaluateWhen says whether the rule acts on the item.
-func (i *Item) EvaluateWhen() (bool, *expr.Error) { return i.evaluateBool(i.rule.p.when, false) }
+func (i *Item) EvaluateWhen() (bool, *expr.Error) {
+	if e, record := i.bindItem(), i.rule.recorded; record != nil {
+		record.BeginAnswer()
+		e.recording = record
+		defer func() { e.recording = nil }()
+	}
+	return i.evaluateBool(i.rule.p.when, false)
+}
 
 // EvaluateUnless says whether the item is spared. It is not where the rule does not say.
 func (i *Item) EvaluateUnless() (bool, *expr.Error) { return i.evaluateBool(i.rule.p.unless, false) }

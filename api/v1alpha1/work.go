@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -213,3 +214,31 @@ func (r *Rule) KeepsFixedNumber() bool {
 }
 
 var fixedNumber = regexp.MustCompile(`^\s*(\d+|params\.\w+)\s*$`)
+
+// SelectsRecords says whether targets select Secrets, and each of them those of Helm's type by name. A rule over all Secrets means no records of
+// releases: its author may not know of them.
+func (w *Work) SelectsRecords() (selects bool) {
+	for i := range w.Targets {
+		r := &w.Targets[i].Reference
+		if w.Targets[i].IsOfAnyKind() {
+			return false
+		}
+		if r.APIGroup != "" || !strings.EqualFold(r.Kind, "secret") && !strings.EqualFold(r.Kind, "secrets") {
+			continue
+		}
+		selector, err := fields.ParseSelector(r.FieldSelector)
+		if err != nil {
+			return false
+		}
+		if exactly, found := selector.RequiresExactMatch("type"); !found || exactly != ReleaseSecretType {
+			return false
+		}
+		selects = true
+	}
+	return selects
+}
+
+// FindTarget returns the place of a target; -1 if there is none of that name.
+func (w *Work) FindTarget(name string) int {
+	return slices.IndexFunc(w.Targets, func(t ClusterTarget) bool { return t.Name == name })
+}

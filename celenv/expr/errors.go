@@ -141,3 +141,16 @@ func TruncateText(text string, n int) string {
 	}
 	return strings.ToValidUTF8(text[:n], "") + "…"
 }
+
+// maxSource is how many characters are repeated of an expression.
+const maxSource = 256
+
+// ShortenSource returns an expression on one line, cut off where it is too long to be repeated. It counts characters, as a reader does: where bytes
+// are what is bounded, TruncateText cuts.
+func ShortenSource(source string) string {
+	source = strings.Join(strings.Fields(source), " ")
+	if r := []rune(source); len(r) > maxSource {
+		return string(r[:maxSource-1]) + "…"
+	}
+	return source
+}

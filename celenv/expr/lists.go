@@ -13,8 +13,8 @@ import (
 func IsListOfObjects(e ast.Expr, isTarget, isList func(name string) bool) bool {
 	switch e.Kind() {
 	case ast.SelectKind:
-		operand := e.AsSelect().Operand()
-		return e.AsSelect().FieldName() == "items" && operand.Kind() == ast.IdentKind && isTarget(operand.AsIdent())
+		name, ok := FindListed(e)
+		return ok && isTarget(name)
 	case ast.IdentKind:
 		return isList(e.AsIdent())
 	case ast.CallKind:
@@ -25,6 +25,14 @@ func IsListOfObjects(e ast.Expr, isTarget, isList func(name string) bool) bool {
 	default:
 		return false
 	}
+}
+
+// FindListed returns the name of that whose items an expression gives, and nothing else.
+func FindListed(e ast.Expr) (name string, ok bool) {
+	if e.Kind() != ast.SelectKind || e.AsSelect().IsTestOnly() || e.AsSelect().FieldName() != "items" || e.AsSelect().Operand().Kind() != ast.IdentKind {
+		return "", false
+	}
+	return e.AsSelect().Operand().AsIdent(), true
 }
 
 // isFilter says that a loop is a filter: it adds what it goes through to a list, or does not.

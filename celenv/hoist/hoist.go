@@ -180,6 +180,7 @@ type Values struct {
 type value struct {
 	is      ref.Val
 	stopped *expr.Error
+	bytes   int64 // about how many it takes
 }
 
 // BeginEvaluation forgets all values. There are so many parts, and what they cost is paid from one budget.
@@ -189,6 +190,14 @@ func (v *Values) BeginEvaluation(parts int, from *budget.Budget) {
 
 // Kept are values that an evaluation has found. They never change.
 type Kept []value
+
+// CountBytes is about how much memory they take.
+func (k Kept) CountBytes() (bytes int64) {
+	for i := range k {
+		bytes += k[i].bytes
+	}
+	return bytes
+}
 
 // KeptValues returns the values that were found, without those that a limit has stopped.
 func (v *Values) KeptValues() Kept {
@@ -242,7 +251,7 @@ func (k *keptPart) Exec(f *interpreter.ExecutionFrame) ref.Val {
 
 // evaluatePart evaluates the part. A limit that stops it also stops all that need its value later.
 func (k *keptPart) evaluatePart(f *interpreter.ExecutionFrame) ref.Val {
-	paying, known := k.m.Budget, &k.values.of[k.place]
+	paying, known, held := k.m.Budget, &k.values.of[k.place], k.m.Held.CountLasting()
 	k.m.Budget = k.values.budget
 	defer func() {
 		k.m.Budget = paying
@@ -251,5 +260,6 @@ func (k *keptPart) evaluatePart(f *interpreter.ExecutionFrame) ref.Val {
 		}
 	}()
 	known.is = k.InterpretableV2.Exec(f)
+	known.bytes = k.m.Held.CountLasting() - held
 	return known.is
 }

@@ -200,9 +200,16 @@ func describeReuse(r celenv.Reuse) string {
 		return "each change evaluates all items, because " + r.Impossible
 	case len(r.Joined) == 0:
 		return "each change evaluates the items that changed"
-	default:
-		return "each change evaluates the items that changed; a change of " + strings.Join(r.Joined, " or ") + " all of them"
 	}
+	rest := slices.DeleteFunc(slices.Clone(r.Joined), func(target string) bool { return slices.Contains(r.LookedUp, target) })
+	text := "each change evaluates the items that changed"
+	if len(r.LookedUp) > 0 {
+		text += "; a change of " + strings.Join(r.LookedUp, " or ") + " those that have looked up what changed"
+	}
+	if len(rest) > 0 {
+		text += "; a change of " + strings.Join(rest, " or ") + " all of them"
+	}
+	return text
 }
 
 // filterProblems returns the problems of one document.

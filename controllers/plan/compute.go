@@ -37,8 +37,6 @@ const (
 	// MaxWithheld and MaxWithheldBytes bound what is said of objects that are protected.
 	MaxWithheld      = 200
 	MaxWithheldBytes = 128 << 10
-	// maxExpression bounds what is repeated of an expression.
-	maxExpression = 256
 )
 
 // Owner is the Cleaner that a plan is made for.
@@ -110,8 +108,10 @@ type Input struct {
 	// Results are for which items the plan before this one found `when` false. They save evaluations: what is acted on never depends on them.
 	// Nil: all items are evaluated, and nothing is handed on.
 	Results *reuse.Results
-	// base is of the plan before, where only what has changed since is in the snapshot; nil: all is.
-	base *Base
+	// Earlier is the Base of the plan that the Results are of; nil if there is none.
+	Earlier *Base
+	// change is what has changed since the plan before, where no more than that is in the snapshot; nil: all is.
+	change *change
 	// Only are the items of rules that may be acted on; nil: all. The others still count wherever items are counted, and no later rule acts
 	// on their objects.
 	Only map[ItemKey]bool
@@ -250,7 +250,7 @@ type decider struct {
 	blindFor time.Duration
 	// results are those of earlier plans and of this one; nil if none are used.
 	results *reuse.Decision
-	sums    map[string]contentSum
+	sums    map[string]observed.ContentSum
 }
 
 // ComputePlan decides. Equal inputs give equal plans; ctx only interrupts expressions.
@@ -392,8 +392,8 @@ func (in *Input) planActions(e *celenv.Evaluation, p Plan) Plan {
 	if blocked, detail := in.releaseStep(&p); blocked != "" {
 		return p.blockFor(blocked, detail)
 	}
-	if p = in.judgePlan(p); p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
-		p.Base = newBase(d, &p, e)
+	p = in.judgePlan(p)
+	if p.Base = newBase(d, &p, e); p.Verdict != v1alpha1.VerdictAct || in.OpenRun {
 		return p
 	}
 	if !in.Spec.IsRecurring() {
@@ -593,9 +593,11 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 		return celenv.Input{}, fmt.Errorf("cannot read spec.parameters: %w", err)
 	}
 	see := celenv.Input{Targets: in.targetValues(), Params: decoded, Time: in.dueTime(), Memory: in.Memory}
-	if in.base != nil {
-		see.Kept = in.base.kept
-	} else if in.Values != nil {
+	if in.change != nil {
+		see.Kept = in.change.now.kept
+		return see, nil
+	}
+	if in.Values != nil {
 		see.Kept = in.Values.findFor(in)
 	}
 	return see, nil
@@ -606,7 +608,7 @@ func (in *Input) BuildEvaluationInput() (celenv.Input, error) {
 func (in *Input) gateConditions(results []celenv.Result) Plan {
 	p := Plan{Verdict: v1alpha1.VerdictAct, Reason: v1alpha1.ReasonConditionsMet, Message: describeConditionsMet(in.Spec, len(results))}
 	for i, r := range results {
-		out := v1alpha1.ConditionOutcome{Expression: ShortenExpression(in.Spec.Conditions[i])}
+		out := v1alpha1.ConditionOutcome{Expression: expr.ShortenSource(in.Spec.Conditions[i])}
 		if r.Err != nil {
 			out.Error = r.Err.Error()
 		} else {
@@ -634,16 +636,6 @@ func describeConditionsMet(spec *v1alpha1.Work, conditions int) string {
 	default:
 		return "No conditions are set, and the ttl has expired."
 	}
-}
-
-// ShortenExpression is a text on one line, cut off where it is too long to be repeated. It counts characters, as a reader does: where bytes are
-// what is bounded, sanitize.ShortenToBytes cuts.
-func ShortenExpression(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > maxExpression {
-		return string(r[:maxExpression-1]) + "…"
-	}
-	return s
 }
 
 func invalidPlan(message string) Plan {

@@ -63,6 +63,11 @@ const MaxReads = 2000
 // gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
+// mayAsk says that an item is of the batch.
+func (d *decider) mayAsk(item ItemKey) bool {
+	return d.reads.HasRoom() && (d.in.Chosen == nil || d.in.Chosen[item])
+}
+
 // confirming tells what the decision on an item depends on.
 type confirming struct{ *deciding }
 
@@ -73,7 +78,7 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
 		return true, nil
 	}
-	if !r.reads.HasRoom() || r.in.Chosen != nil && !r.in.Chosen[ItemKey{Rule: r.rule.Name, Key: a.key}] {
+	if !r.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
 		return false, nil
 	}
 	entries, named := r.readEntries(a, objects)
@@ -196,14 +201,14 @@ func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Err
 func (r confirming) wholeTargetReads(targets []string) []observed.Read {
 	var out []observed.Read
 	for _, name := range targets {
-		out = append(out, observed.Read{Target: findTarget(r.in.Spec, name), All: true})
+		out = append(out, observed.Read{Target: r.in.Spec.FindTarget(name), All: true})
 	}
 	return out
 }
 
 // entryOf are the reads that an entry asks for which names a target.
 func (r confirming) entryOf(a *acting, entry int) ([]observed.Read, *expr.Error) {
-	t := findTarget(r.in.Spec, r.rule.Confirm[entry].Target)
+	t := r.in.Spec.FindTarget(r.rule.Confirm[entry].Target)
 	if t < 0 {
 		return nil, r.makeError(fmt.Sprintf("confirm[%d].target", entry), fmt.Sprintf("no target is named %q", r.rule.Confirm[entry].Target), "name one of spec.targets")
 	}

@@ -6,7 +6,6 @@ package plan
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"maps"
 	"math"
 	"slices"
@@ -15,16 +14,11 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/lookups"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
-
-// contentSum is a sum of the contents of a target, unless some of its objects have no number.
-type contentSum struct {
-	sum   reuse.Sum
-	known bool
-}
 
 // beginResults begins to use the results of earlier plans, if the input has them.
 func (d *decider) beginResults() {
@@ -36,9 +30,9 @@ func (d *decider) beginResults() {
 	if d.in.Room != nil {
 		room = d.in.Room.ResultBytes
 	}
-	d.results, d.sums = d.in.Results.BeginDecision(d.in.dueTime(), period, room), map[string]contentSum{}
-	if d.in.base != nil {
-		d.sums = maps.Clone(d.in.base.sums)
+	d.results, d.sums = d.in.Results.BeginDecision(d.in.dueTime(), period, room), map[string]observed.ContentSum{}
+	if d.in.change != nil {
+		d.sums = maps.Clone(d.in.change.now.sums)
 	}
 }
 
@@ -55,46 +49,40 @@ func findKnown(r *deciding, items int) *known {
 		return nil
 	}
 	depends := r.in.Programs.FindReuse(r.index)
-	own := findTarget(r.in.Spec, depends.Own)
+	own := r.in.Spec.FindTarget(depends.Own)
 	if depends.Impossible != "" || own < 0 || len(r.in.Snapshot[own].Objects) != items {
 		return nil
 	}
-	joined := sha256.New()
+	joined, lookedUp := sha256.New(), sha256.New()
 	for _, target := range depends.Joined {
-		s := r.sumContents(target)
-		if !s.known {
+		s, to := r.sumContents(target), joined
+		if !s.IsKnown {
 			return nil
 		}
-		joined.Write(s.sum[:])
-	}
-	return &known{rule: r, objects: r.in.Snapshot[own].Objects, results: r.results.BeginRule(r.rule.Name, reuse.Sum(joined.Sum(nil)), items)}
-}
-
-// findTarget returns the place of a target in a spec; -1 if there is none.
-func findTarget(spec *v1alpha1.Work, name string) int {
-	return slices.IndexFunc(spec.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Name == name })
-}
-
-// sumContents sums up what expressions see of a target.
-func (d *decider) sumContents(target string) contentSum {
-	if s, done := d.sums[target]; done {
-		return s
-	}
-	s, at := contentSum{}, findTarget(d.in.Spec, target)
-	if at >= 0 {
-		seen, sum := &d.in.Snapshot[at], sha256.New()
-		sum.Write([]byte(seen.State.String()))
-		var number [8]byte
-		s.known = true
-		for i := range seen.Objects {
-			s.known = s.known && seen.Objects[i].Content != 0
-			binary.LittleEndian.PutUint64(number[:], seen.Objects[i].Content)
-			sum.Write(number[:])
+		if slices.Contains(depends.LookedUp, target) {
+			to = lookedUp
 		}
-		s.sum = reuse.Sum(sum.Sum(nil))
+		to.Write(s.Sum[:])
 	}
-	d.sums[target] = s
-	return s
+	r.eval.RecordLookups()
+	inputs := reuse.Inputs{Joined: reuse.Sum(joined.Sum(nil)), LookedUp: reuse.Sum(lookedUp.Sum(nil))}
+	k := &known{rule: r, objects: r.in.Snapshot[own].Objects, results: r.results.BeginRule(r.rule.Name, inputs, items, func() (*lookups.Changes, bool) {
+		return r.eval.FindChangedLookups(r.in.Earlier.listLookups(r.in))
+	})}
+	r.in.change.checkRule(r, depends.LookedUp)
+	return k
+}
+
+// sumContents sums up what expressions see of a target, once.
+func (d *decider) sumContents(target string) observed.ContentSum {
+	if _, done := d.sums[target]; !done {
+		s := observed.ContentSum{}
+		if at := d.in.Spec.FindTarget(target); at >= 0 {
+			s = d.in.Snapshot[at].SumContents()
+		}
+		d.sums[target] = s
+	}
+	return d.sums[target]
 }
 
 // isFalse says that `when` is known to be false for an item.
@@ -113,7 +101,7 @@ func (k *known) noteResult(place int, isFalse bool) {
 	}
 	valid := k.rule.eval.LastForesight()
 	if content := k.objects[place].Content; isFalse && !valid.Unknown {
-		k.results.NoteFalse(content, valid.Until)
+		k.results.NoteFalse(content, valid.Until, k.rule.eval.LastLookups())
 	} else {
 		k.results.NoteOther(content)
 	}
@@ -126,19 +114,23 @@ func (k *known) end() {
 	}
 }
 
-// Base is what a plan hands on that wants nothing, so that the next one need not look at what has not changed since. It never changes.
+// Base is what a plan hands on, so that the next one need not look at what has not changed since. It never changes.
 type Base struct {
 	programs weak.Pointer[celenv.Programs] // a Base holds none that nothing else uses
+	// looksOnly says that it has no more than lookups and sums, which serve plans about all items: what has changed is not enough for one.
+	looksOnly bool
 	// own says which targets have the items of rules, and counts are those of the rules.
 	own    []bool
 	counts []RuleCount
-	// targets have the first objects of lists only. Of those that have no items, values is what expressions see, and sums are their contents.
-	targets observed.Snapshot
-	values  map[string]any
-	sums    map[string]contentSum
-	// kept is what evaluations have found out, and keptBytes and seenBytes are about what that and the rest take.
-	kept                 *celenv.Kept
-	keptBytes, seenBytes int64
+	// targets have the first objects of lists only. Of those that have no items, joined has all, values is what expressions see, and sums are their
+	// contents.
+	targets, joined observed.Snapshot
+	values          map[string]any
+	sums            map[string]observed.ContentSum
+	// kept is what evaluations have found out, and lookups is what of that serves to find changes of what was looked up.
+	kept, lookups *celenv.Kept
+	// seenBytes is about what the objects take that only lookups has.
+	seenBytes int64
 	// until is when time may change an answer, by the API server's clock; zero: never.
 	until time.Time
 	// room is for how many results there is room, until all items are evaluated again: those of earlier contents of items are still among them.
@@ -159,12 +151,16 @@ func (b *Base) CountBytes() int64 {
 	if b == nil {
 		return 0
 	}
-	return b.keptBytes + b.seenBytes
+	bytes := max(b.kept.CountBytes(), b.lookups.CountBytes()) + b.seenBytes
+	for t := range b.targets {
+		bytes += objectBytes*int64(len(b.joined[t].Objects)) + objectBytes/4*int64(len(b.targets[t].Objects))
+	}
+	return bytes
 }
 
 // ListMoments returns what the targets were, for reads that say what has changed since; nil if there is no Base.
 func (b *Base) ListMoments() []any {
-	if b == nil {
+	if b == nil || b.looksOnly {
 		return nil
 	}
 	moments := make([]any, len(b.targets))
@@ -180,20 +176,76 @@ func (p *Plan) wantsNothing() bool {
 		!slices.ContainsFunc(p.Counts, func(c RuleCount) bool { return c.Matched > c.Kept })
 }
 
-// newBase returns the Base of a plan about all items; nil if the next one must look at all of them, or if there is no room.
+// newBase returns the Base of a plan about all items; nil if it is of no use to the next one, or if there is no room.
 func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	in := d.in
-	if in.base != nil { // ComputeChange makes it
-		next := *in.base
-		return next.keepValues(e)
+	if in.change != nil { // ComputeChange makes it
+		next := *in.change.now
+		next.kept, _ = e.KeepValues()
+		next.lookups = next.kept.KeepLookups(in.Programs, in.Programs.KeepWithout(next.lookups, in.change.joined))
+		return &next
 	}
-	if d.results == nil || len(in.Spec.Conditions) > 0 || !in.Spec.IsRecurring() || in.Spec.Helm != nil || !p.wantsNothing() || len(p.Counts) != len(in.Spec.Rules) {
+	if d.results == nil {
 		return nil
 	}
-	b := &Base{programs: weak.Make(in.Programs), own: make([]bool, len(in.Spec.Targets)), counts: p.Counts, targets: slices.Clone(in.Snapshot), values: map[string]any{}, sums: d.sums}
+	b := &Base{programs: weak.Make(in.Programs), sums: d.sums}
+	b.kept, _ = e.KeepValues()
+	b.lookups = b.kept.KeepLookups(in.Programs, in.Earlier.findLookups(in))
+	if !b.follow(in, p, e) {
+		b.targets, b.joined, b.values, b.kept, b.looksOnly = nil, nil, nil, nil, true
+		if b.seenBytes = objectBytes * countLookedUp(in); b.seenBytes == 0 {
+			return nil
+		}
+	}
+	if in.Room != nil && b.CountBytes()+p.Results.CountBytes() > in.Room.ResultBytes {
+		return nil
+	}
+	return b
+}
+
+// countLookedUp counts the objects that rules look up, in each of their targets.
+func countLookedUp(in *Input) (n int64) {
+	for i := range in.Spec.Rules {
+		for _, target := range in.Programs.FindReuse(i).LookedUp {
+			n += int64(len(in.Snapshot[in.Spec.FindTarget(target)].Objects))
+		}
+	}
+	return n
+}
+
+// listLookups returns the values in which entries were looked up, for an input about all items with the results of the same plan; nil if there are none.
+func (b *Base) listLookups(in *Input) *celenv.Kept {
+	if period, err := in.Spec.RetryPeriod(); b == nil || err != nil || b.programs != weak.Make(in.Programs) || !in.Results.ServeAt(in.dueTime(), period) {
+		return nil
+	}
+	return b.lookups
+}
+
+// findLookups returns those of variables that read no target whose contents have changed since.
+func (b *Base) findLookups(in *Input) *celenv.Kept {
+	was := b.listLookups(in)
+	if was == nil {
+		return nil
+	}
+	var changed []string
+	for t := range in.Spec.Targets {
+		name := in.Spec.Targets[t].Name
+		if was := b.sums[name]; !was.IsKnown || was != in.Snapshot[t].SumContents() {
+			changed = append(changed, name)
+		}
+	}
+	return in.Programs.KeepWithout(was, changed)
+}
+
+// follow adds what ComputeChange has to know. It is not ok if the next plan must look at all items.
+func (b *Base) follow(in *Input, p *Plan, e *celenv.Evaluation) (ok bool) {
+	if len(in.Spec.Conditions) > 0 || !in.Spec.IsRecurring() || in.Spec.Helm != nil || !p.wantsNothing() || len(p.Counts) != len(in.Spec.Rules) {
+		return false
+	}
+	b.own, b.counts, b.targets, b.joined, b.values = make([]bool, len(in.Spec.Targets)), p.Counts, slices.Clone(in.Snapshot), make(observed.Snapshot, len(in.Snapshot)), map[string]any{}
 	items, ok := b.findOwn(in)
 	if !ok || p.Results.CountResults() != items { // else some have no number, or no room
-		return nil
+		return false
 	}
 	b.room = items + max(moreResults, items/4)
 	if until := e.Foresight().Until; !until.IsZero() {
@@ -201,29 +253,20 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	}
 	for i := range in.Spec.Targets {
 		if !b.addTarget(&in.Spec.Targets[i], i) {
-			return nil
+			return false
 		}
 	}
-	if b.keepValues(e); in.Room != nil && b.CountBytes()+p.Results.CountBytes() > in.Room.ResultBytes {
-		return nil
-	}
-	return b
-}
-
-// keepValues takes over what an evaluation has found out.
-func (b *Base) keepValues(e *celenv.Evaluation) *Base {
-	kept, bytes := e.KeepValues()
-	b.kept, b.keptBytes = kept, b.keptBytes+bytes // what was kept before is not counted in it
-	return b
+	return true
 }
 
 // findOwn finds the targets that have the items of rules, and counts the items. It is not ok if a change of an item may concern others.
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
-		own := findTarget(in.Spec, in.Programs.FindReuse(i).Own)
+		own := in.Spec.FindTarget(in.Programs.FindReuse(i).Own)
 		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others. How many items a rule keeps
-		// may also depend on others.
-		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil || b.counts[i].Matched > 0 && !in.Spec.Rules[i].KeepsFixedNumber() {
+		// may also depend on others, and so may the order of those.
+		isFree := in.Spec.Rules[i].KeepsFixedNumber() && len(in.Programs.FindReuse(i).Ordering) == 0
+		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil || b.counts[i].Matched > 0 && !isFree {
 			return 0, false
 		}
 		b.own[own] = true
@@ -231,7 +274,7 @@ func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	}
 	for i := range in.Spec.Rules {
 		for _, joined := range in.Programs.FindReuse(i).Joined {
-			if b.own[findTarget(in.Spec, joined)] {
+			if b.own[in.Spec.FindTarget(joined)] {
 				return 0, false
 			}
 		}
@@ -246,18 +289,64 @@ func (b *Base) addTarget(t *v1alpha1.ClusterTarget, place int) bool {
 		return false
 	}
 	if !b.own[place] {
-		b.values[t.Name] = targetValue(t, seen)
-		b.seenBytes += objectBytes * int64(len(seen.Objects))
+		b.joined[place], b.values[t.Name] = *seen, targetValue(t, seen)
+		b.joined[place].At = nil // it is that of targets
 	}
 	if t.Reference.Name == "" {
-		seen.More = max(0, len(seen.Objects)-FirstObjects)
-		seen.Objects = slices.Clone(seen.Objects[:len(seen.Objects)-seen.More])
-		for i := range seen.Objects {
-			seen.Objects[i] = observed.Object{Ref: seen.Objects[i].Ref}
-		}
-		b.seenBytes += objectBytes / 4 * int64(len(seen.Objects))
+		*seen = seen.NameFirst(FirstObjects)
 	}
 	return true
+}
+
+// change is what has changed since a Base, while a plan is made of that.
+type change struct {
+	before, now *Base
+	results     *reuse.Results // of the plan before
+	joined      []string       // the targets that have no items and have changed
+	// concerns says that other items are concerned than those that have changed.
+	concerns bool
+}
+
+// addJoined adds what has changed of a target that has no items. It is not ok if that may concern items for another reason than that entries are looked
+// up.
+func (c *change) addJoined(in, some *Input, place int) (ok bool) {
+	t, b := &in.Spec.Targets[place], c.now
+	if !c.isLookedUp(in, t.Name) {
+		return false
+	}
+	if len(c.joined) == 0 {
+		b.joined, b.values, b.sums = slices.Clone(b.joined), maps.Clone(b.values), maps.Clone(b.sums)
+	}
+	c.joined = append(c.joined, t.Name)
+	now := b.joined[place].WithChanges(in.Snapshot[place].Changes)
+	b.joined[place], b.values[t.Name], b.sums[t.Name] = now, targetValue(t, &now), now.SumContents()
+	if t.Reference.Name != "" {
+		b.targets[place], some.Snapshot[place].Objects = now, now.Objects
+	} else {
+		b.targets[place] = now.NameFirst(FirstObjects)
+	}
+	b.kept = in.Programs.KeepWithout(b.kept, []string{t.Name, ""}) // what is evaluated once for all items may read any target
+	return b.sums[t.Name].IsKnown
+}
+
+// isLookedUp says that no rule reads a target otherwise than by looking up entries, and only for items for which `when` was false.
+func (c *change) isLookedUp(in *Input, target string) bool {
+	for i := range in.Spec.Rules {
+		depends := in.Programs.FindReuse(i)
+		if slices.Contains(depends.Joined, target) && (c.before.counts[i].Matched > 0 || !slices.Contains(depends.LookedUp, target)) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkRule notes whether what a rule has looked up for other items has changed. c may be nil.
+func (c *change) checkRule(r *deciding, lookedUp []string) {
+	if c == nil || !slices.ContainsFunc(c.joined, func(target string) bool { return slices.Contains(lookedUp, target) }) {
+		return
+	}
+	changes, ok := r.eval.FindChangedLookups(c.before.lookups)
+	c.concerns = c.concerns || !ok || c.results.AreConcerned(r.rule.Name, changes)
 }
 
 // ComputeChange is ComputePlan for a snapshot of what has changed since a Base, which the Results of the input are of, too. It is not ok if all
@@ -266,31 +355,27 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 	if b == nil || !b.serves(in) {
 		return p, false
 	}
-	change, next := *in, *b
-	change.Values = nil // this snapshot has no more than what has changed
-	change.base, change.Results, change.Snapshot = b, &reuse.Results{}, slices.Clone(b.targets)
-	next.targets = slices.Clone(b.targets)
+	some, next := *in, *b
+	c := &change{before: b, now: &next, results: in.Results}
+	some.change, some.Results, some.Values, some.Earlier = c, &reuse.Results{}, nil, nil // this snapshot has no more than what has changed
+	some.Snapshot, next.targets = make(observed.Snapshot, len(b.targets)), slices.Clone(b.targets)
 	more := make([]int, len(b.targets))
 	for t := range in.Snapshot {
-		if in.Spec.Targets[t].Reference.Name == "" {
-			change.Snapshot[t].Objects = nil
-		}
-		if more[t], ok = b.addChanges(&change.Snapshot[t], &in.Snapshot[t], t); !ok {
+		if more[t], ok = c.addChanges(in, &some, t); !ok {
 			return p, false
 		}
-		next.targets[t].At, next.targets[t].More = in.Snapshot[t].At, next.targets[t].More+more[t]
 	}
-	p = ComputePlan(ctx, change)
-	if !p.wantsNothing() || p.Base == nil || p.Results.CountResults() != p.Evaluated {
+	p = ComputePlan(ctx, some)
+	if !p.wantsNothing() || c.concerns || p.Base == nil || p.Results.CountResults() != p.Evaluated {
 		return p, false
 	}
-	next.kept, next.keptBytes = p.Base.kept, p.Base.keptBytes
+	next.kept, next.lookups = p.Base.kept, p.Base.lookups
 	if p.Results = in.Results.ExtendWith(p.Results); p.Results.CountResults() > b.room {
 		return p, false
 	}
 	p.Reused = -p.Evaluated
 	for i := range p.Counts {
-		c, own := &p.Counts[i], findTarget(in.Spec, in.Programs.FindReuse(i).Own)
+		c, own := &p.Counts[i], in.Spec.FindTarget(in.Programs.FindReuse(i).Own)
 		c.Items = b.counts[i].Items + more[own]
 		if c.Matched += b.counts[i].Matched - in.Results.CountOthers(c.Rule, in.Snapshot[own].ListBefore()); c.Matched > b.counts[i].Matched {
 			return p, false // keep may not keep all of them: how many it keeps is not known here
@@ -309,7 +394,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 func (b *Base) serves(in *Input) bool {
 	period, err := in.Spec.RetryPeriod()
 	due := in.dueTime()
-	return err == nil && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
+	return err == nil && !b.looksOnly && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
 }
 
 // assumeUntil has a plan be made again also when time may change an answer about other items, by the API server's clock, and returns when time may
@@ -328,33 +413,36 @@ func (p *Plan) assumeUntil(in *Input, until time.Time) time.Time {
 	return until
 }
 
-// isAmongFirst says that an object that comes or goes is, or was, among the first ones of a list.
-func (b *Base) isAmongFirst(place int, c *observed.Change) bool {
-	first := b.targets[place].Objects
-	return len(first) < FirstObjects || observed.CompareNames(&observed.Ref{Namespace: c.Namespace, Name: c.Name}, &first[len(first)-1].Ref) <= 0
-}
-
-// addChanges adds the objects of a target that have changed to those that are evaluated, and returns how many more the target has. It is not ok
-// if they are not all that has to be evaluated.
-func (b *Base) addChanges(to, seen *observed.Target, place int) (more int, ok bool) {
+// addChanges adds what has changed of a target, and the objects that are evaluated for it, and returns how many more the target has. It is not ok if
+// they are not all that has to be evaluated.
+func (c *change) addChanges(in, some *Input, place int) (more int, ok bool) {
+	seen, to, now := &in.Snapshot[place], &some.Snapshot[place], &c.now.targets[place]
 	if seen.State != observed.Complete || !seen.IsChange || seen.At == nil {
 		return 0, false
 	}
-	for _, c := range seen.Changes {
-		switch same := c.Was && c.Now != nil && c.Now.Content == c.Before; {
-		case same && c.Before != 0:
-			continue
-		case !b.own[place] || c.Was != (c.Now != nil) && b.isAmongFirst(place, &c):
+	if *to = c.before.targets[place]; in.Spec.Targets[place].Reference.Name == "" {
+		to.Objects = nil
+	}
+	changes := seen.ListContentChanges()
+	if !c.before.own[place] {
+		ok = len(changes) == 0 || c.addJoined(in, some, place)
+		now.At = seen.At
+		return 0, ok
+	}
+	for i := range changes {
+		d := &changes[i]
+		if d.Was != (d.Now != nil) && c.before.targets[place].IsAmongFirst(FirstObjects, d) {
 			return 0, false
 		}
-		if c.Was {
+		if d.Was {
 			more--
 		}
-		if c.Now != nil {
+		if d.Now != nil {
 			more++
-			to.Objects = append(to.Objects, *c.Now)
+			to.Objects = append(to.Objects, *d.Now)
 		}
 	}
 	slices.SortFunc(to.Objects, func(a, b observed.Object) int { return observed.CompareNames(&a.Ref, &b.Ref) })
+	now.At, now.More = seen.At, now.More+more
 	return more, true
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/api/protection"
@@ -39,32 +38,8 @@ func (p Protection) ForSpec(spec *v1alpha1.Work) Protection {
 	if spec.Cluster && spec.IncludeProtected {
 		p.Namespaces = nil
 	}
-	p.unnamed, p.templated, p.records = spec.ServiceAccount == nil, spec.Declared != nil, selectsRecords(spec.Targets)
+	p.unnamed, p.templated, p.records = spec.ServiceAccount == nil, spec.Declared != nil, spec.SelectsRecords()
 	return p
-}
-
-// selectsRecords says whether targets select Secrets, and each of them those of Helm's type by name. A rule over all Secrets means no
-// records: its author may not know of them.
-func selectsRecords(targets []v1alpha1.ClusterTarget) bool {
-	selects := false
-	for i := range targets {
-		r := &targets[i].Reference
-		if targets[i].IsOfAnyKind() {
-			return false
-		}
-		if r.APIGroup != "" || !strings.EqualFold(r.Kind, "secret") && !strings.EqualFold(r.Kind, "secrets") {
-			continue
-		}
-		selector, err := fields.ParseSelector(r.FieldSelector)
-		if err != nil {
-			return false
-		}
-		if exactly, found := selector.RequiresExactMatch("type"); !found || exactly != v1alpha1.ReleaseSecretType {
-			return false
-		}
-		selects = true
-	}
-	return selects
 }
 
 // ForbidsDelete says why an object must not be deleted; empty if it may.

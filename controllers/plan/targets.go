@@ -21,8 +21,8 @@ func (in *Input) targetValues() map[string]any {
 		t, seen := &in.Spec.Targets[i], &in.Snapshot[i]
 		switch {
 		case !t.IsIncluded():
-		case in.base != nil && !in.base.own[i]:
-			out[t.Name] = in.base.values[t.Name]
+		case in.change != nil && !in.change.now.own[i]:
+			out[t.Name] = in.change.now.values[t.Name]
 		default:
 			out[t.Name] = targetValue(t, seen)
 		}

@@ -25,9 +25,9 @@ const FewValueBytes = 8 << 20
 // NewValues returns empty Values. They keep nothing that takes less than so many bytes.
 func NewValues(atLeast int64) *Values { return &Values{atLeast: atLeast} }
 
-// DropValues returns the input without its Values: the memory that they take is counted no longer than the pass lasts.
+// DropValues returns the input without its values: the memory that they take is counted no longer than the pass lasts.
 func DropValues(in Input) Input {
-	in.Values = nil
+	in.Values, in.Earlier = nil, nil
 	return in
 }
 

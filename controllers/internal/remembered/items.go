@@ -136,7 +136,15 @@ func (m *Items) ResultsOf(version string) *reuse.Results {
 // FindBase returns what the evaluation of a version of the Cleaner has seen; nil if all must be looked at, as after actions that the watches may not
 // show.
 func (m *Items) FindBase(version string) *plan.Base {
-	if m.ResultsVersion != version || len(m.Overlay) > 0 || len(m.Lagging) > 0 {
+	if len(m.Overlay) > 0 || len(m.Lagging) > 0 {
+		return nil
+	}
+	return m.BaseOf(version)
+}
+
+// BaseOf returns what belongs to the results of a version of the Cleaner; nil if there is nothing.
+func (m *Items) BaseOf(version string) *plan.Base {
+	if m.ResultsVersion != version {
 		return nil
 	}
 	return m.Base

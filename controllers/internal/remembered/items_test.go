@@ -42,8 +42,8 @@ func full() *Items {
 	m.Told.NoteReport(item, "7 ", epoch, time.Minute)
 	m.Rehearsed[item.Sum()] = rehearsed.Item{}
 	decision := (&reuse.Results{}).BeginDecision(epoch, time.Hour, 1<<20)
-	rule := decision.BeginRule("r", reuse.Sum{}, 1)
-	rule.NoteFalse(1, time.Time{})
+	rule := decision.BeginRule("r", reuse.Inputs{}, 1, nil)
+	rule.NoteFalse(1, time.Time{}, nil)
 	rule.EndRule()
 	m.Results, m.ResultsVersion = decision.EndDecision(), "v1"
 	return &m
@@ -138,10 +138,10 @@ func TestResultsOfAVersion(t *testing.T) {
 func (m *Items) resultsOf(free int64, rules, items int) {
 	d := m.ResultsOf("1").BeginDecision(epoch, 365*24*time.Hour, m.MakeRoom(free, true).ResultBytes)
 	for r := range rules {
-		rule := d.BeginRule(fmt.Sprint("rule", r), reuse.Sum{}, items)
+		rule := d.BeginRule(fmt.Sprint("rule", r), reuse.Inputs{}, items, nil)
 		for i := range uint64(items) {
 			if !rule.IsFalse(i + 1) {
-				rule.NoteFalse(i+1, time.Time{})
+				rule.NoteFalse(i+1, time.Time{}, nil)
 			}
 		}
 		rule.EndRule()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/itemerrors"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -204,7 +205,7 @@ func (j *judge) judgeConditions(e *celenv.Evaluation) (outcome JudgeOutcome, why
 				outcome, why = JudgeFailed, "spec."+r.Err.Error()
 			}
 		case !r.Value:
-			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is no longer true: %s", i, plan.ShortenExpression(j.Spec.Conditions[i]))
+			outcome, why = JudgeFalse, fmt.Sprintf("spec.conditions[%d] is no longer true: %s", i, expr.ShortenSource(j.Spec.Conditions[i]))
 		}
 	}
 	return outcome, why

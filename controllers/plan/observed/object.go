@@ -8,6 +8,8 @@ package observed
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -263,6 +265,50 @@ type Change struct {
 	Now *Object
 }
 
+// NameFirst returns the target, which is a list, with no more than the names of its first objects.
+func (t *Target) NameFirst(most int) Target {
+	out := *t
+	out.More = max(0, len(t.Objects)-most)
+	out.Objects = slices.Clone(t.Objects[:len(t.Objects)-out.More])
+	for i := range out.Objects {
+		out.Objects[i] = Object{Ref: out.Objects[i].Ref}
+	}
+	return out
+}
+
+// IsAmongFirst says that an object that comes or goes is, or was, among the first ones of a list, of which the target has these.
+func (t *Target) IsAmongFirst(most int, c *Change) bool {
+	return len(t.Objects) < most || CompareNames(&Ref{Namespace: c.Namespace, Name: c.Name}, &t.Objects[len(t.Objects)-1].Ref) <= 0
+}
+
+// WithChanges returns the target with its objects as they are after changes.
+func (t *Target) WithChanges(changes []Change) Target {
+	out := *t
+	out.Objects = slices.Clone(t.Objects)
+	for _, c := range changes {
+		at, there := SearchObject(out.Objects, c.Namespace, c.Name)
+		switch {
+		case c.Now != nil && there:
+			out.Objects[at] = *c.Now
+		case c.Now != nil:
+			out.Objects = slices.Insert(out.Objects, at, *c.Now)
+		case there:
+			out.Objects = slices.Delete(out.Objects, at, at+1)
+		}
+	}
+	return out
+}
+
+// ListContentChanges lists the changes after which an object may be another one to expressions.
+func (t *Target) ListContentChanges() (changes []Change) {
+	for _, c := range t.Changes {
+		if !c.Was || c.Now == nil || c.Now.Content != c.Before || c.Before == 0 {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
 // ListBefore lists the numbers that contents had which have changed.
 func (t *Target) ListBefore() (before []uint64) {
 	for _, c := range t.Changes {
@@ -271,6 +317,27 @@ func (t *Target) ListBefore() (before []uint64) {
 		}
 	}
 	return before
+}
+
+// ContentSum tells apart what expressions see of a target.
+type ContentSum struct {
+	Sum [sha256.Size]byte
+	// IsKnown says that the contents of all objects have numbers: without, it says nothing.
+	IsKnown bool
+}
+
+// SumContents sums up what expressions see of a target.
+func (t *Target) SumContents() ContentSum {
+	s, sum := ContentSum{IsKnown: true}, sha256.New()
+	sum.Write([]byte(t.State.String()))
+	var number [8]byte
+	for i := range t.Objects {
+		s.IsKnown = s.IsKnown && t.Objects[i].Content != 0
+		binary.LittleEndian.PutUint64(number[:], t.Objects[i].Content)
+		sum.Write(number[:])
+	}
+	sum.Sum(s.Sum[:0])
+	return s
 }
 
 // KindState says how far the objects of one kind are known, of a target of all kinds.

@@ -15,17 +15,25 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/vtex/cleaner/celenv/lookups"
 )
 
-// About how many bytes it takes to remember a result, the content of one that is not false besides, and a rule without its results.
+// About how many bytes it takes to remember a result, the content of one that is not false besides, what one has looked up, each key of that, and
+// a rule without its results.
 const (
 	resultBytes  = 16
 	contentBytes = 8
-	ruleBytes    = 184
+	lookupBytes  = 8
+	keyBytes     = 8
+	ruleBytes    = 264
 )
 
 // Sum tells apart what a rule reads besides its items.
 type Sum = [sha256.Size]byte
+
+// Inputs tells apart what a rule reads besides its items: what it only looks up entries of, and the rest, which is Joined.
+type Inputs struct{ Joined, LookedUp Sum }
 
 // Results are the results that a decision hands on to the next one. They never change. Nil has none.
 type Results struct {
@@ -37,10 +45,13 @@ type Results struct {
 }
 
 type ruleResults struct {
-	joined  Sum
+	inputs  Inputs
 	results []result // of the items, in their order
-	newest  uint64   // the largest number among them
-	others  []uint64 // the contents for which `when` was true, or unknown
+	// keys is what each of them has looked up, one after the other, and ends is where that of each ends; empty if none looks anything up.
+	keys   []lookups.Key
+	ends   []int
+	newest uint64   // the largest number among them
+	others []uint64 // the contents for which `when` was true, or unknown
 }
 
 // result is an item that was evaluated.
@@ -62,7 +73,7 @@ func (r *Results) CountBytes() int64 {
 	}
 	n := int64(0)
 	for name, of := range r.rules {
-		n += ruleBytes + int64(len(name)) + resultBytes*int64(cap(of.results)) + contentBytes*int64(cap(of.others))
+		n += ruleBytes + int64(len(name)) + resultBytes*int64(cap(of.results)) + contentBytes*int64(cap(of.others)) + lookupBytes*int64(cap(of.ends)) + keyBytes*int64(cap(of.keys))
 	}
 	return n
 }
@@ -94,18 +105,22 @@ func (r *Results) ServeAt(now time.Time, period time.Duration) bool {
 	return r != nil && !now.Before(r.last) && now.Before(r.whole.Add(period))
 }
 
-// ExtendWith returns the results with those of a later decision about other contents, which has used none of them. What else the rules read has
-// not changed.
+// AreConcerned says that what a rule has looked up for an item, now or before the item changed, is among changes.
+func (r *Results) AreConcerned(rule string, changes *lookups.Changes) bool {
+	return changes.ConcernAny(r.rules[rule].keys)
+}
+
+// ExtendWith returns the results with those of a later decision about other contents, which has used none of them. Of what else the rules read,
+// nothing has changed that concerns these.
 func (r *Results) ExtendWith(later *Results) *Results {
 	out := &Results{rules: maps.Clone(r.rules), whole: r.whole, last: later.last}
 	for name, more := range later.rules {
-		of, known := out.rules[name]
-		if !known {
-			of.joined = more.joined
-		}
+		of := out.rules[name]
+		of.inputs = more.inputs
 		if r.extended {
-			of.results = slices.Clip(of.results)
+			of.results, of.keys, of.ends = slices.Clip(of.results), slices.Clip(of.keys), slices.Clip(of.ends)
 		}
+		of.addLookups(&more)
 		of.results = append(of.results, more.results...)
 		of.newest = max(of.newest, more.newest)
 		if len(more.others) > 0 {
@@ -115,6 +130,20 @@ func (r *Results) ExtendWith(later *Results) *Results {
 	}
 	r.extended = true
 	return out
+}
+
+// addLookups adds what later results have looked up, before these are added.
+func (r *ruleResults) addLookups(more *ruleResults) {
+	if len(r.keys)+len(more.keys) == 0 {
+		return
+	}
+	if len(r.ends) == 0 {
+		r.ends = make([]int, len(r.results), cap(r.results))
+	}
+	for at := range more.results {
+		r.keys = append(r.keys, more.listKeys(at)...)
+		r.ends = append(r.ends, len(r.keys))
+	}
 }
 
 // Decision is a decision that uses results and makes new ones.
@@ -148,15 +177,22 @@ type Rule struct {
 	at      int            // the place among those before at which the next item is looked for first
 	places  map[uint64]int // of those before, once they are looked for in another order
 	next    ruleResults
-	until   int64 // of the results that were used again, the first
+	changes *lookups.Changes // since the results before; nil: none
+	until   int64            // of the results that were used again, the first
 	nowNano int64
 }
 
-// BeginRule begins a rule with so many items. Joined tells apart what its `when` reads besides the items.
-func (d *Decision) BeginRule(name string, joined Sum, items int) *Rule {
-	r := &Rule{of: d, name: name, next: ruleResults{joined: joined}, until: never, nowNano: d.now.UnixNano()}
-	if before, known := d.before.rules[name]; known && before.joined == joined {
-		r.before = before
+// BeginRule begins a rule with so many items. findChanges finds what has changed of what it looks up since the results before; it is not ok if
+// that cannot be told.
+func (d *Decision) BeginRule(name string, inputs Inputs, items int, findChanges func() (changes *lookups.Changes, ok bool)) *Rule {
+	r := &Rule{of: d, name: name, next: ruleResults{inputs: inputs}, until: never, nowNano: d.now.UnixNano()}
+	if before, known := d.before.rules[name]; known && before.inputs.Joined == inputs.Joined {
+		if before.inputs.LookedUp != inputs.LookedUp {
+			r.changes, known = findChanges()
+		}
+		if known {
+			r.before = before
+		}
 	}
 	if d.room -= ruleBytes + int64(len(name)); d.room >= resultBytes {
 		r.next.results = make([]result, 0, min(int64(items), d.room/resultBytes))
@@ -178,9 +214,25 @@ func (r *Rule) IsFalse(content uint64) bool {
 	if found.until <= r.nowNano {
 		return false
 	}
+	keys := r.before.listKeys(at)
+	if r.changes.ConcernAny(keys) {
+		return false
+	}
 	r.until = min(r.until, found.until)
-	r.note(found)
+	r.note(found, keys)
 	return true
+}
+
+// listKeys returns what a result has looked up.
+func (r *ruleResults) listKeys(at int) []lookups.Key {
+	if len(r.ends) == 0 {
+		return nil
+	}
+	from := 0
+	if at > 0 {
+		from = r.ends[at-1]
+	}
+	return r.keys[from:r.ends[at]]
 }
 
 // find returns the place of an item among those before: mostly the next one.
@@ -201,25 +253,29 @@ func (r *Rule) find(content uint64) (at int, known bool) {
 	return at, known
 }
 
-// NoteFalse remembers that `when` is false for an item until a moment; zero: for as long as nothing changes.
-func (r *Rule) NoteFalse(content uint64, until time.Time) {
+// NoteFalse remembers that `when` is false for an item until a moment, or until something changes that it has looked up. Zero: time does not
+// change it.
+func (r *Rule) NoteFalse(content uint64, until time.Time, keys []lookups.Key) {
 	switch {
 	case until.IsZero():
-		r.note(result{content, never})
+		r.note(result{content, never}, keys)
 	default:
-		r.note(result{content, until.UnixNano()})
+		r.note(result{content, until.UnixNano()}, keys)
 	}
 }
 
 // NoteOther remembers that `when` is not false for an item, or that this is unknown: it is evaluated each time.
-func (r *Rule) NoteOther(content uint64) { r.note(result{content, always}) }
+func (r *Rule) NoteOther(content uint64) { r.note(result{content, always}, nil) }
 
 // note remembers a result, if there is room.
-func (r *Rule) note(f result) {
+func (r *Rule) note(f result, keys []lookups.Key) {
 	if f.content == 0 {
 		return
 	}
-	bytes := int64(resultBytes)
+	bytes := resultBytes + keyBytes*int64(len(keys))
+	if len(keys)+len(r.next.ends) > 0 {
+		bytes += lookupBytes
+	}
 	if f.until == always {
 		bytes += contentBytes
 	}
@@ -227,16 +283,32 @@ func (r *Rule) note(f result) {
 		return
 	}
 	r.of.room -= bytes
+	if len(keys) > 0 && len(r.next.ends) == 0 { // those before have looked up nothing
+		r.next.ends = make([]int, len(r.next.results), cap(r.next.results))
+		r.of.room -= lookupBytes * int64(len(r.next.results))
+	}
 	r.next.results = append(r.next.results, f)
+	if r.next.keys = append(r.next.keys, keys...); len(r.next.keys) > 0 {
+		r.next.ends = append(r.next.ends, len(r.next.keys))
+	}
 	r.next.newest = max(r.next.newest, f.content)
 	if f.until == always {
 		r.next.others = append(r.next.others, f.content)
 	}
 }
 
+// trimRoom returns a slice that has not much more room than it needs.
+func trimRoom[T any](s []T) []T {
+	if cap(s) <= len(s)+len(s)/4 {
+		return s
+	}
+	return append(make([]T, 0, len(s)), s...)
+}
+
 // EndRule returns when the first result may change that was used again; zero: time does not change them.
 func (r *Rule) EndRule() (until time.Time) {
-	if len(r.next.results) > 0 {
+	r.next.results, r.next.keys, r.next.ends = trimRoom(r.next.results), trimRoom(r.next.keys), trimRoom(r.next.ends)
+	if r.of.room >= 0 || len(r.next.results) > 0 {
 		r.of.next.rules[r.name] = r.next
 	}
 	if r.until == never {

@@ -4,12 +4,15 @@
 package reuse
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/vtex/cleaner/celenv/lookups"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -17,15 +20,23 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // evaluate goes through items, some of which are false until a moment, and returns those that were evaluated, and until when the results are
 // valid that were used again.
 func evaluate(before *Results, now time.Time, joined Sum, items []uint64, until map[uint64]time.Time) (after *Results, evaluated []uint64, valid time.Time) {
+	return evaluateLookups(before, now, Inputs{Joined: joined}, items, until, nil, fail)
+}
+
+// fail is for rules of which nothing that they look up has changed.
+func fail() (*lookups.Changes, bool) { return nil, false }
+
+// evaluateLookups is evaluate where each item looks something up.
+func evaluateLookups(before *Results, now time.Time, inputs Inputs, items []uint64, until map[uint64]time.Time, keys map[uint64][]lookups.Key, changes func() (*lookups.Changes, bool)) (after *Results, evaluated []uint64, valid time.Time) {
 	d := before.BeginDecision(now, time.Hour, math.MaxInt64)
-	r := d.BeginRule("r", joined, len(items))
+	r := d.BeginRule("r", inputs, len(items), changes)
 	for _, item := range items {
 		if r.IsFalse(item) {
 			continue
 		}
 		evaluated = append(evaluated, item)
 		if at, isFalse := until[item]; isFalse {
-			r.NoteFalse(item, at)
+			r.NoteFalse(item, at, keys[item])
 		} else {
 			r.NoteOther(item)
 		}
@@ -41,12 +52,16 @@ func TestAnyItems(t *testing.T) {
 		var results *Results
 		known, last, knownOf := map[uint64]time.Time{}, uint64(0), Sum{}
 		now, began, items := epoch, epoch, []uint64(nil)
-		until := map[uint64]time.Time{}
+		until, keys, lookedUpOf := map[uint64]time.Time{}, map[uint64][]lookups.Key{}, Sum{}
 		for range rapid.IntRange(1, 12).Draw(rt, "decisions") {
 			switch rapid.IntRange(0, 5).Draw(rt, "change") {
 			case 0, 1:
 				for range rapid.IntRange(1, 9).Draw(rt, "more") {
 					last++
+					keys[last] = make([]lookups.Key, rapid.IntRange(0, 2).Draw(rt, "keys"))
+					for i := range keys[last] {
+						keys[last][i] = lookups.Key(rapid.IntRange(0, 2).Draw(rt, "key"))
+					}
 					items = slices.Insert(items, rapid.IntRange(0, len(items)).Draw(rt, "at"), last)
 					if kind := rapid.IntRange(0, 3).Draw(rt, "kind"); kind == 1 {
 						until[last] = time.Time{}
@@ -70,6 +85,17 @@ func TestAnyItems(t *testing.T) {
 			if joined != knownOf {
 				known = map[uint64]time.Time{}
 			}
+			inputs := Inputs{Joined: joined, LookedUp: Sum{rapid.SampledFrom([]byte{1, 1, 2}).Draw(rt, "looked up")}}
+			keysChanged, told := []lookups.Key(nil), rapid.IntRange(0, 5).Draw(rt, "told") > 0
+			for key := range lookups.Key(3) {
+				if rapid.Bool().Draw(rt, "changed") {
+					keysChanged = append(keysChanged, key)
+				}
+			}
+			changed := lookups.NewChanges(keysChanged...)
+			if inputs.LookedUp != lookedUpOf {
+				maps.DeleteFunc(known, func(item uint64, _ time.Time) bool { return !told || changed.ConcernAny(keys[item]) })
+			}
 			var want []uint64
 			var first time.Time
 			next := map[uint64]time.Time{}
@@ -89,14 +115,14 @@ func TestAnyItems(t *testing.T) {
 			}
 			var got []uint64
 			var valid time.Time
-			results, got, valid = evaluate(results, now, joined, items, until)
+			results, got, valid = evaluateLookups(results, now, inputs, items, until, keys, func() (*lookups.Changes, bool) { return changed, told })
 			if !slices.Equal(got, want) {
 				rt.Fatalf("%v are evaluated, and not %v", got, want)
 			}
 			if !valid.Equal(first) {
 				rt.Fatalf("the results are valid until %s, and not %s", valid, first)
 			}
-			known, knownOf = next, joined
+			known, knownOf, lookedUpOf = next, joined, inputs.LookedUp
 		}
 	})
 }
@@ -105,16 +131,16 @@ func TestAnyItems(t *testing.T) {
 func TestRulesAreApart(t *testing.T) {
 	d := (*Results)(nil).BeginDecision(epoch, time.Hour, math.MaxInt64)
 	for _, name := range []string{"a", "b"} {
-		r := d.BeginRule(name, Sum{}, 1)
-		r.NoteFalse(1, time.Time{})
+		r := d.BeginRule(name, Inputs{}, 1, fail)
+		r.NoteFalse(1, time.Time{}, nil)
 		r.EndRule()
 	}
 	both := d.EndDecision()
 	d = both.BeginDecision(epoch, time.Hour, math.MaxInt64)
-	if r := d.BeginRule("c", Sum{}, 1); r.IsFalse(1) {
+	if r := d.BeginRule("c", Inputs{}, 1, fail); r.IsFalse(1) {
 		t.Error("a rule has the results of another one")
 	}
-	r := d.BeginRule("a", Sum{}, 1)
+	r := d.BeginRule("a", Inputs{}, 1, fail)
 	if !r.IsFalse(1) {
 		t.Error("the rule has lost its result")
 	}
@@ -129,16 +155,16 @@ func TestRoom(t *testing.T) {
 	const items = 1000
 	for _, room := range []int64{-1, 0, resultBytes, 100 * resultBytes, 1 << 20} {
 		d := (&Results{}).BeginDecision(epoch, time.Hour, room)
-		r := d.BeginRule("r", Sum{}, items)
+		r := d.BeginRule("r", Inputs{}, items, fail)
 		for item := range uint64(items) {
-			r.NoteFalse(item+1, time.Time{})
+			r.NoteFalse(item+1, time.Time{}, nil)
 		}
 		r.EndRule()
 		results := d.EndDecision()
 		if n := results.CountBytes(); n > max(2*room, 0) {
 			t.Errorf("%d bytes are taken of %d", n, room)
 		}
-		r = results.BeginDecision(epoch, time.Hour, 1<<20).BeginRule("r", Sum{}, items)
+		r = results.BeginDecision(epoch, time.Hour, 1<<20).BeginRule("r", Inputs{}, items, fail)
 		known := 0
 		for item := range uint64(items) {
 			if r.IsFalse(item + 1) {
@@ -149,13 +175,29 @@ func TestRoom(t *testing.T) {
 			t.Errorf("in %d bytes %d results are known, and %d have room", room, known, want)
 		}
 		d = (&Results{}).BeginDecision(epoch, time.Hour, room)
-		r = d.BeginRule("r", Sum{}, items)
+		r = d.BeginRule("r", Inputs{}, items, fail)
 		for item := range uint64(items) {
 			r.NoteOther(item + 1)
 		}
 		r.EndRule()
 		if got, want := int64(d.EndDecision().CountResults()), min(items, max(0, (room-ruleBytes-1)/(resultBytes+contentBytes))); got != want {
 			t.Errorf("in %d bytes %d are remembered as not false, and %d have room", room, got, want)
+		}
+	}
+}
+
+// What items look up takes room, too.
+func TestRoomForLookups(t *testing.T) {
+	keys := make([]lookups.Key, lookups.MaxKeys)
+	for _, room := range []int64{1 << 10, 10_000, 100_000, 1 << 20} {
+		d := (&Results{}).BeginDecision(epoch, time.Hour, room)
+		r := d.BeginRule("r", Inputs{}, 5000, fail)
+		for item := range uint64(5000) {
+			r.NoteFalse(item+1, time.Time{}, keys[:item%uint64(len(keys)+1)])
+		}
+		r.EndRule()
+		if results := d.EndDecision(); results.CountBytes() > room+room/3 || results.CountResults() == 0 {
+			t.Errorf("in %d bytes, %d results take %d", room, results.CountResults(), results.CountBytes())
 		}
 	}
 }
@@ -180,18 +222,63 @@ func BenchmarkReuse(b *testing.B) {
 	}
 }
 
+// Results that are extended are of what the later decision has read, also where it has evaluated nothing.
+func TestInputsOfExtendedResults(t *testing.T) {
+	items, later := []uint64{1, 2}, Inputs{LookedUp: Sum{1}}
+	first, _, _ := evaluate(nil, epoch, Sum{}, items, map[uint64]time.Time{1: {}, 2: {}})
+	moved, _, _ := evaluateLookups(nil, epoch, later, nil, nil, nil, fail)
+	both := first.ExtendWith(moved)
+	if _, got, _ := evaluateLookups(both, epoch, later, items, nil, nil, fail); len(got) > 0 {
+		t.Errorf("%v are evaluated again, and nothing has changed since", got)
+	}
+	if _, got, _ := evaluateLookups(both, epoch, Inputs{}, items, nil, nil, fail); !slices.Equal(got, items) {
+		t.Errorf("only %v are evaluated again after another change", got)
+	}
+}
+
+// Of results that are extended, each has what it has looked up itself, also where those before or after have looked up nothing.
+func TestLookupsOfExtendedResults(t *testing.T) {
+	for _, keys := range []map[uint64][]lookups.Key{
+		{1: {1}, 2: {2}, 3: {3}, 4: {1, 3}}, {3: {1}}, {1: {1}}, {2: {2, 1}, 4: {3}},
+	} {
+		isFalse := map[uint64]time.Time{1: {}, 2: {}, 3: {}, 4: {}}
+		first, _, _ := evaluateLookups(nil, epoch, Inputs{}, []uint64{1, 2}, isFalse, keys, fail)
+		later, _, _ := evaluateLookups(nil, epoch, Inputs{}, []uint64{3, 4}, isFalse, keys, fail)
+		both := first.ExtendWith(later)
+		again := first.ExtendWith(later) // in other memory
+		for changed := range lookups.Key(4) {
+			changes := lookups.NewChanges(changed)
+			var want []uint64
+			for item := range uint64(5) {
+				if slices.Contains(keys[item], changed) {
+					want = append(want, item)
+				}
+			}
+			if both.AreConcerned("r", changes) != (want != nil) || both.AreConcerned("other", changes) {
+				t.Errorf("it is wrong whether a change of %d concerns the rule, where %v look up %v", changed, want, keys)
+			}
+			for name, results := range map[string]*Results{"both": both, "again": again} {
+				_, got, _ := evaluateLookups(results, epoch, Inputs{LookedUp: Sum{1}}, []uint64{1, 2, 3, 4}, isFalse, keys, func() (*lookups.Changes, bool) { return changes, true })
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: after a change of %d, %v are evaluated, and not %v of %v", name, changed, got, want, keys)
+				}
+			}
+		}
+	}
+}
+
 // addResult returns results with one of a later decision about another content.
 func addResult(r *Results, now time.Time, content uint64, until time.Time) *Results {
 	d := (&Results{}).BeginDecision(now, time.Hour, 1<<20)
-	rule := d.BeginRule("r", Sum{9}, 1) // what else is read is not asked for
-	rule.NoteFalse(content, until)
+	rule := d.BeginRule("r", Inputs{}, 1, fail)
+	rule.NoteFalse(content, until, nil)
 	rule.EndRule()
 	return r.ExtendWith(d.EndDecision())
 }
 
 // knows lists the contents up to 9 for which results say at a moment that `when` is false.
 func knows(r *Results, now time.Time) (contents []uint64) {
-	rule := r.BeginDecision(now, time.Hour, 1<<20).BeginRule("r", Sum{}, 9)
+	rule := r.BeginDecision(now, time.Hour, 1<<20).BeginRule("r", Inputs{}, 9, fail)
 	for content := range uint64(10) {
 		if rule.IsFalse(content) {
 			contents = append(contents, content)
