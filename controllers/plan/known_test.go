@@ -533,7 +533,10 @@ func TestWhatIsEvaluatedAgain(t *testing.T) {
 		"a new item":                               {`item.spec.node == "n9"`, func(w *world) { w.pods["p00"] = p("p00", "node:n2") }, 0, 1},
 		"an item that goes":                        {`item.spec.node == "n9"`, func(w *world) { delete(w.pods, "p0") }, 0, 0},
 		"items that are true, and one that is not": {`item.spec.node == "n1"`, func(*world) {}, 0, 3},
-		"another target that is read":              {`item.spec.node in variables.nodesByName`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 3},
+		"another target that is read as a whole":   {`variables.nodesByName.size() > 5`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 3},
+		"another target, where no item looks":      {`item.spec.node in variables.nodesByName`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 0},
+		"another target, where all items look":     {`item.spec.node in variables.nodesByName`, func(w *world) { w.nodes = []string{"n1", "n7"} }, 0, 3},
+		"another target, where one item looks":     {`item.spec.node + item.metadata.name.substring(1) in variables.nodesByName`, func(w *world) { w.nodes = []string{"n11", "n7"} }, 0, 1},
 		"another target that is read and stays":    {`item.spec.node in variables.nodesByName`, func(*world) {}, 0, 0},
 		"another target that is not read":          {`item.spec.node == "n9"`, func(w *world) { w.nodes = []string{"n7", "n8"} }, 0, 0},
 		"the own target, which is read as a whole": {`pods.items.size() > 9`, func(w *world) { delete(w.pods, "p0") }, 0, 2},
@@ -565,10 +568,10 @@ func TestWhatIsEvaluatedAgain(t *testing.T) {
 				t.Fatalf("at first %d items were evaluated and %d reused", first.Evaluated, first.Reused)
 			}
 			tc.change(w)
-			in.Snapshot, in.Now, in.Results = w.show(), minute(15).Add(tc.after), first.Results
+			in.Snapshot, in.Now, in.Results, in.Earlier = w.show(), minute(15).Add(tc.after), first.Results, first.Base
 			again := ComputePlan(t.Context(), in)
 			if w.unnumbered != "" { // what has no number is known by nothing
-				in.Results = again.Results
+				in.Results, in.Earlier = again.Results, again.Base
 				again = ComputePlan(t.Context(), in)
 			}
 			if again.Evaluated != tc.want || again.Evaluated+again.Reused != len(w.pods) {
@@ -674,7 +677,10 @@ func TestWhatHasNoBase(t *testing.T) {
 		"KeptOfItems":  {keeping("items.size()", asItIs), false},
 		"KeptByTime":   {keeping("time.getHours() > 100 ? 0 : 5", asItIs), false},
 		"KeptInGroups": {keeping("2", func(r *v1alpha1.Rule) { r.GroupBy = "item.spec.node" }), false},
-		"KeptByKeys":   {keeping("2", func(r *v1alpha1.Rule) { r.Key = "item.metadata.name" }), false},
+		"KeptByOrder": {keeping("2", func(r *v1alpha1.Rule) {
+			r.OrderBy = []v1alpha1.OrderBy{{Expression: "string(item.metadata.name in nodes.items.map(n, n.metadata.name))"}}
+		}), false},
+		"KeptByKeys": {keeping("2", func(r *v1alpha1.Rule) { r.Key = "item.metadata.name" }), false},
 		"Joined": {func(_ *Input, work *v1alpha1.Work) {
 			work.Rules[0].When = `item.spec.node == "n8" && nodes.items.size() > 9`
 		}, true},

@@ -66,6 +66,16 @@ func evaluation(ctx context.Context, _ *rig, s sizes) ([]figure, error) {
 			What:  fmt.Sprintf("Evaluation of podgc-orphaned over %s, after one Pod has changed", c),
 			Value: describeChange(whole, change), Aim: aim,
 		}.on("cpu-looks", "Cleaner, after one Pod has changed", float64(c.pods), milliseconds))
+		if c.pods < 20_000 {
+			continue
+		}
+		joins, err := evaluateJoins(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		figures = append(figures,
+			figure{What: fmt.Sprintf("Evaluation of podgc-orphaned over %s, after a Node without Pods has come or gone", c), Value: describeChange(whole, joins.empty)},
+			figure{What: fmt.Sprintf("Evaluation of podgc-orphaned over %s, after a Node with Pods has gone", c), Value: describeChange(whole, joins.used)})
 	}
 	c := s.crowds[len(s.crowds)-1]
 	whole, change, err := evaluateChange(ctx, c, "podgc-terminated", func(i int, p *corev1.Pod) {
@@ -111,15 +121,7 @@ func evaluateChange(ctx context.Context, c crowd, template string, adjust func(i
 	if whole, err = medianEvaluation(func() (plan.Plan, time.Duration) { return computePlan(ctx, &in) }, func(d *plan.Plan) bool { return d.Reused == 0 }); err != nil {
 		return 0, 0, err
 	}
-	number, all := uint64(0), in.Snapshot
-	for t := range all {
-		for i := range all[t].Objects {
-			number++
-			all[t].Objects[i].Content = number
-		}
-		all[t].At = number
-	}
-	in.Results = &reuse.Results{}
+	number, all := numberContents(&in), in.Snapshot
 	before := plan.ComputePlan(ctx, in)
 	pods := all[0].Objects
 	change, err = medianEvaluation(func() (plan.Plan, time.Duration) {
@@ -142,6 +144,61 @@ func evaluateChange(ctx context.Context, c crowd, template string, adjust func(i
 		return before, took / changes
 	}, func(d *plan.Plan) bool { return d.Base != nil && d.Evaluated == 1 && d.Reused == len(pods)-1 })
 	return whole, change, err
+}
+
+// numberContents has plans of an input reuse results, and returns the largest number of a content.
+func numberContents(in *plan.Input) (number uint64) {
+	for t := range in.Snapshot {
+		for i := range in.Snapshot[t].Objects {
+			number++
+			in.Snapshot[t].Objects[i].Content = number
+		}
+		in.Snapshot[t].At = number
+	}
+	in.Results = &reuse.Results{}
+	return number
+}
+
+// joinTimes are median times of evaluations after a Node has changed: one that has no Pods, and one that has.
+type joinTimes struct{ empty, used time.Duration }
+
+// evaluateJoins measures evaluations of podgc-orphaned after a Node has come or gone.
+func evaluateJoins(ctx context.Context, c crowd) (took joinTimes, err error) {
+	in, err := gatherInput(ctx, c, "podgc-orphaned", nil)
+	if err != nil {
+		return took, err
+	}
+	number, all := numberContents(&in), in.Snapshot
+	first := plan.ComputePlan(ctx, in)
+	before, here := first, false
+	extra := all[1].Objects[0]
+	extra.Name, extra.Value = "extra", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "extra"}}
+	in.Snapshot = make(observed.Snapshot, len(all))
+	if took.empty, err = medianEvaluation(func() (plan.Plan, time.Duration) {
+		number++
+		for t := range in.Snapshot {
+			in.Snapshot[t] = observed.Target{State: observed.Complete, At: number, IsChange: true}
+		}
+		change := observed.Change{Name: extra.Name, Was: here, Before: extra.Content}
+		if here = !here; here {
+			now := extra
+			now.Content = number
+			change.Now, extra.Content = &now, number
+		}
+		in.Snapshot[1].Changes, in.Results, in.Now = []observed.Change{change}, before.Results, in.Now.Add(time.Second)
+		began := time.Now()
+		before, _ = plan.ComputeChange(ctx, &in, before.Base)
+		took := time.Since(began)
+		in.Snapshot = make(observed.Snapshot, len(all))
+		return before, took
+	}, func(d *plan.Plan) bool { return d.Base != nil && d.Evaluated == 0 }); err != nil {
+		return took, err
+	}
+	in.Snapshot, in.Results, in.Earlier = slices.Clone(all), first.Results, first.Base
+	in.Snapshot[1].Objects = all[1].Objects[1:]
+	took.used, err = medianEvaluation(func() (plan.Plan, time.Duration) { return computePlan(ctx, &in) },
+		func(d *plan.Plan) bool { return len(d.Pending) > 0 && d.Evaluated < c.pods/100 })
+	return took, err
 }
 
 // computePlan makes a plan a second after the last one, and returns how long that took.
