@@ -100,3 +100,40 @@ func BenchmarkComputeChange(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkChangeOfNode decides about many Pods after a Node has come or gone that none of them is on.
+func BenchmarkChangeOfNode(b *testing.B) {
+	const n, ofNodes = 100_000, 5_000
+	objects := make([]observed.Object, n)
+	for i := range objects {
+		objects[i] = content(p(fmt.Sprintf("pod-%06d", i), fmt.Sprintf("node:n%04d", i%ofNodes)), i+1)
+	}
+	work := cluster(rule(func(r *v1alpha1.Rule) { r.When = `!(item.spec.node in variables.byName)` }))
+	work.Variables = []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}}
+	in := over(b, work, objects...)
+	in.Snapshot[1].Objects = nil
+	for i := range ofNodes {
+		in.Snapshot[1].Objects = append(in.Snapshot[1].Objects, content(object(nodes, "Node", "", fmt.Sprintf("n%04d", i)), n+i+1))
+	}
+	for t := range in.Snapshot {
+		in.Snapshot[t].At = t
+	}
+	in.Results = &reuse.Results{}
+	plan, last := ComputePlan(b.Context(), in), uint64(2*n)
+	extra, here := content(object(nodes, "Node", "", "o"), 0), false
+	b.ReportAllocs()
+	for b.Loop() {
+		last++
+		change := observed.Change{Name: extra.Name, Was: here, Before: extra.Content}
+		if here = !here; here {
+			now := extra
+			now.Content, extra.Content, change.Now = last, last, &now
+		}
+		in.Results = plan.Results
+		in.Snapshot = observed.Snapshot{{State: observed.Complete, At: last, IsChange: true}, {State: observed.Complete, At: last, IsChange: true, Changes: []observed.Change{change}}, {State: observed.Complete, At: last, IsChange: true}}
+		var ok bool
+		if plan, ok = ComputeChange(b.Context(), &in, plan.Base); !ok || plan.Evaluated > 0 {
+			b.Fatalf("%t: %d items were evaluated", ok, plan.Evaluated)
+		}
+	}
+}
