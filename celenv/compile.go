@@ -14,8 +14,6 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/celenv/compilecost"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/hoist"
+	"github.com/vtex/cleaner/celenv/library"
 	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
@@ -350,10 +349,10 @@ func (c *Compiler) compileExpression(s *scope, path, source string, w resulttype
 		d := &diagnosis{scope: s, tree: t, unknown: map[int64]bool{}}
 		return nil, d.convertCheckErrors(issues)
 	}
-	dispatchConversions(s.env, checked.NativeRep())
+	library.DispatchConversions(s.env, checked.NativeRep())
 	t = expr.NewTree(source, checked.NativeRep())
 	made := &expression{path: path, want: w, tree: t, ast: checked, env: s.env, names: t.CollectReads()}
-	if problems := slices.Concat(s.checkHiddenNames(made), s.checkParameters(made), c.checkPatterns(t)); len(problems) > 0 {
+	if problems := slices.Concat(s.checkHiddenNames(made), s.checkParameters(made), c.calls.CheckPatterns(t)); len(problems) > 0 {
 		return nil, problems
 	}
 	if problem := made.checkType(checked.OutputType()); problem != nil {
@@ -390,24 +389,6 @@ func findPurpose(w resulttype.Type) timedependence.Purpose {
 	default:
 		return timedependence.Answer
 	}
-}
-
-// dispatchConversions has conversions, such as timestamp(x), look at what they are given. What value() gives of anything has
-// no type yet when a conversion of it is checked, and the checker takes the first one that there is: x for a timestamp.
-func dispatchConversions(env *cel.Env, checked *ast.AST) {
-	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind || !overloads.IsTypeConversionFunction(e.AsCall().FunctionName()) {
-			return
-		}
-		if args := e.AsCall().Args(); len(args) != 1 || args[0].Kind() == ast.LiteralKind {
-			return
-		}
-		all := &ast.ReferenceInfo{}
-		for _, o := range env.Functions()[e.AsCall().FunctionName()].OverloadDecls() {
-			all.AddOverload(o.ID())
-		}
-		checked.SetReference(e.ID(), all)
-	}))
 }
 
 func convertSyntaxErrors(source string, issues *cel.Issues) []*expr.Error {
@@ -476,28 +457,6 @@ func (x *expression) checkType(result *types.Type) *expr.Error {
 	return x.tree.LocateError(&expr.Error{
 		Kind: expr.Invalid, Message: fmt.Sprintf("%s, and this is of type %s", x.describeRequirement(), cel.FormatCELType(result)), Hint: x.want.SuggestFix(result),
 	}, x.tree.Root.ID())
-}
-
-// checkPatterns finds the literal regular expressions that are none, or too large to be compiled.
-func (c *Compiler) checkPatterns(t *expr.Tree) []*expr.Error {
-	var problems []*expr.Error
-	ast.PreOrderVisit(t.Root, ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.CallKind || !c.calls.TakesPattern(e.AsCall().FunctionName()) {
-			return
-		}
-		args := expr.ListChildren(e)
-		if len(args) <= budget.PatternArgument || args[budget.PatternArgument].Kind() != ast.LiteralKind {
-			return
-		}
-		pattern, ok := args[budget.PatternArgument].AsLiteral().(types.String)
-		if !ok {
-			return
-		}
-		if err := budget.CheckPattern(string(pattern)); err != nil {
-			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[budget.PatternArgument].ID()))
-		}
-	}))
-	return problems
 }
 
 // convertPlanError says what cel-go found when it evaluated the constant parts of an expression.

@@ -50,6 +50,8 @@ type Evaluation struct {
 	// recording is where lookups are recorded; nil: nowhere.
 	recording *lookups.Record
 	changed   *lookups.Changes // since another evaluation; nil: it was not asked for
+	nested    int64            // bytes of variables that were computed for the one that is computed
+	paying    *budget.Budget   // for variables of the spec
 
 	ahead foreseer
 }
@@ -59,7 +61,7 @@ type memo struct {
 	value   ref.Val
 	failure *variableError
 	stopped *expr.Error
-	bytes   int64 // about how many the value takes, with those of variables that it reads
+	bytes   int64 // about how many the value takes, without those of variables that it reads
 }
 
 // variableError is an error of a variable, where it is read.
@@ -96,6 +98,7 @@ func (p *Programs) beginWithin(ctx context.Context, in Input, wall time.Duration
 			}
 			e := &Evaluation{p: p, values: in.collectVariables(), memos: make([]memo, p.slots), answerSteps: steps, extraSteps: steps / 2, memory: in.Memory}
 			e.sharedBudget = p.limits.NewSharedBudget(&e.answerSteps)
+			e.paying = &e.sharedBudget
 			p.fixed.BeginEvaluation(p.fixedParts, &e.sharedBudget)
 			if in.Kept != nil {
 				copy(e.memos, in.Kept.memos)
@@ -207,7 +210,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return value, true
 	}
 	if v := e.p.variables[name]; v != nil {
-		return e.recordValue(v, e.readVariable(v, &e.memos[v.slot], &e.sharedBudget)), true
+		return e.recordValue(v, e.readVariable(v, &e.memos[v.slot], e.paying)), true
 	}
 	if e.rule == nil {
 		return nil, false
@@ -244,22 +247,26 @@ func (e *Evaluation) computeVariable(v *variable, m *memo, from *budget.Budget) 
 		e.recording = nil
 		defer func() { e.recording = recording }()
 	}
-	held := e.p.meter.Held.CountLasting()
+	held, others := e.p.meter.Held.CountLasting(), e.nested
+	e.nested = 0
 	out, problem := v.expression.evaluateIn(e, from)
-	switch {
+	all := e.p.meter.Held.CountLasting() - held
+	switch own := all - e.nested; {
 	case problem == nil:
-		m.value, m.bytes = out, e.p.meter.Held.CountLasting()-held
+		m.value, m.bytes = out, own
 	case problem.Kind == expr.Runtime:
 		m.failure = &variableError{name: v.name, problem: problem}
 	default:
 		m.stopped = &expr.Error{Kind: problem.Kind, Message: (&variableError{name: v.name, problem: problem}).Error(), Hint: problem.Hint}
 	}
+	e.nested = others + all
 }
 
 // Kept is what an evaluation has found out that does not change with the time, for another one of the same Programs.
 type Kept struct {
 	memos []memo
 	fixed hoist.Kept
+	older int64 // bytes of values that an older evaluation has found
 }
 
 // CountBytes is about how much memory it takes.
@@ -273,6 +280,9 @@ func (k *Kept) CountBytes() (bytes int64) {
 	}
 	return bytes
 }
+
+// CountOlder is about how much of that an older evaluation has found.
+func (k *Kept) CountOlder() int64 { return k.older }
 
 // KeepValues returns what the evaluation has found out, and about how many bytes that takes. It serves evaluations that see the same values in
 // all targets that a variable or a fixed part has read.
@@ -292,12 +302,31 @@ func (k *Kept) KeepLookups(p *Programs, older *Kept) *Kept {
 	out := &Kept{memos: make([]memo, len(k.memos))}
 	for _, r := range p.rules {
 		for _, v := range r.lookups.variables {
-			if out.memos[v.slot] = k.memos[v.slot]; k.memos[v.slot].value == nil && older != nil {
-				out.memos[v.slot] = older.memos[v.slot]
+			m := &out.memos[v.slot]
+			switch {
+			case m.value != nil:
+			case k.memos[v.slot].value != nil: // it may have what variables have that it reads
+				*m = k.memos[v.slot]
+				m.bytes = k.sumBytes(p, v, map[string]bool{})
+			case older != nil:
+				*m = older.memos[v.slot]
+				out.older += m.bytes
 			}
 		}
 	}
 	return out
+}
+
+// sumBytes sums up what the values of a variable and of those that it reads take, each once.
+func (k *Kept) sumBytes(p *Programs, v *variable, done map[string]bool) (bytes int64) {
+	if v == nil || done[v.name] {
+		return 0
+	}
+	done[v.name], bytes = true, k.memos[v.slot].bytes
+	for name := range v.expression.names {
+		bytes += k.sumBytes(p, p.variables[name], done)
+	}
+	return bytes
 }
 
 // KeepWithout returns what is kept of variables that read none of some targets; nil if none is.

@@ -93,6 +93,7 @@ func (p *ruleProgram) findLookups(s *scope) {
 			p.lookups.variables, p.lookups.targets = append(p.lookups.variables, v), append(p.lookups.targets, v.expression.targets...)
 		}
 	}
+	slices.SortFunc(p.lookups.variables, func(a, b *variable) int { return a.slot - b.slot })
 	slices.Sort(p.lookups.targets)
 	p.lookups.targets = slices.DeleteFunc(slices.Compact(p.lookups.targets), func(target string) bool { return slices.Contains(whole, target) })
 	if len(p.lookups.targets) == 0 {
@@ -112,6 +113,14 @@ func (p *ruleProgram) addUses(x *expression, used, otherwise map[string]bool) {
 			p.addUses(v.expression, used, otherwise)
 		}
 	}
+}
+
+// ListLookedUp lists the targets that rules read only by looking up entries, sorted.
+func ListLookedUp(p *Programs) (all []string) {
+	for _, r := range p.rules {
+		all = append(all, r.lookups.targets...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
 // RecordLookups has EvaluateWhen record what it looks up, for LastLookups.
@@ -141,20 +150,36 @@ func (e *Evaluation) recordValue(v *variable, value any) any {
 // FindChangedLookups returns what has changed of what the rule may look up since an evaluation of the same Programs, which is the same one for all rules.
 // It is not ok if that cannot be found out.
 func (r *RuleEvaluation) FindChangedLookups(before *Kept) (changes *lookups.Changes, ok bool) {
-	if r.e.changed == nil {
-		r.e.changed = lookups.NewChanges()
+	e := r.e
+	if e.changed == nil {
+		e.changed = lookups.NewChanges()
 	}
+	extra := e.p.limits.NewSharedBudget(&e.extraSteps) // no answer depends on what this takes
+	e.paying = &extra
+	defer func() { e.paying = &e.sharedBudget }()
 	for _, v := range r.p.lookups.variables {
-		now := &r.e.memos[v.slot]
+		now := &e.memos[v.slot]
 		if before == nil || before.memos[v.slot].value == nil {
 			return nil, false
 		}
-		was := before.memos[v.slot].value
-		if r.e.computeVariable(v, now, &r.e.sharedBudget); now.value == nil || !r.e.changed.AddVariable(v.slot, was, now.value) {
+		if e.computeVariable(v, now, e.paying); now.value == nil {
+			e.dropStopped()
+			return nil, false
+		}
+		if !e.changed.AddVariable(v.slot, before.memos[v.slot].value, now.value) {
 			return nil, false
 		}
 	}
-	return r.e.changed, true
+	return e.changed, true
+}
+
+// dropStopped forgets the variables that a limit has stopped.
+func (e *Evaluation) dropStopped() {
+	for i := range e.memos {
+		if e.memos[i].stopped != nil {
+			e.memos[i] = memo{}
+		}
+	}
 }
 
 // LastForesight returns until when the result of the last expression is valid, of those that Foresight counts.

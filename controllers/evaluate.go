@@ -206,7 +206,7 @@ func (e *evaluator) observeInput(ctx context.Context, programs *celenv.Programs,
 	seen := watched.ChargeSeen(e.pass.assignment.Work, queries.ReadSince(ctx, watched, since))
 	in := e.inputAt(programs, now, e.pass.mem.Overlay.OverlaySnapshot(seen))
 	in.Lagging, in.Unseen = e.pass.mem.Lagging.ListItems(in.Snapshot, now), e.pass.mem.Overlay.ListUnseen()
-	in.Results, in.Earlier, in.Values = e.pass.mem.ResultsOf(e.pass.assignment.Version), e.pass.mem.BaseOf(e.pass.assignment.Version), plan.NewValues(plan.FewValueBytes) // confirmations evaluate all items
+	in.Results, in.Earlier, in.Values = e.pass.mem.ResultsOf(e.pass.assignment.Version), e.pass.mem.BaseOf(e.pass.assignment.Version), plan.NewValues(plan.FewValueBytes) // confirmations decide again
 	return in
 }
 

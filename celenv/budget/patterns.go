@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"strings"
 
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 
@@ -102,4 +103,26 @@ func MeasurePattern(pattern string) int64 {
 		return 1
 	}
 	return countInstructions(parsed)
+}
+
+// CheckPatterns finds the literal regular expressions that are none, or too large to be compiled.
+func (c *Calls) CheckPatterns(t *expr.Tree) []*expr.Error {
+	var problems []*expr.Error
+	ast.PreOrderVisit(t.Root, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !c.TakesPattern(e.AsCall().FunctionName()) {
+			return
+		}
+		args := expr.ListChildren(e)
+		if len(args) <= PatternArgument || args[PatternArgument].Kind() != ast.LiteralKind {
+			return
+		}
+		pattern, ok := args[PatternArgument].AsLiteral().(types.String)
+		if !ok {
+			return
+		}
+		if err := CheckPattern(string(pattern)); err != nil {
+			problems = append(problems, t.LocateError(&expr.Error{Kind: expr.Invalid, Message: err.Error()}, args[PatternArgument].ID()))
+		}
+	}))
+	return problems
 }

@@ -6,6 +6,9 @@ package library
 import (
 	"fmt"
 
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -75,4 +78,22 @@ func listMaps(v any) []map[string]any {
 		}
 	}
 	return all
+}
+
+// DispatchConversions has conversions, such as timestamp(x), look at what they are given. What value() gives of anything has
+// no type yet when a conversion of it is checked, and the checker takes the first one that there is: x for a timestamp.
+func DispatchConversions(env *cel.Env, checked *ast.AST) {
+	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind || !overloads.IsTypeConversionFunction(e.AsCall().FunctionName()) {
+			return
+		}
+		if args := e.AsCall().Args(); len(args) != 1 || args[0].Kind() == ast.LiteralKind {
+			return
+		}
+		all := &ast.ReferenceInfo{}
+		for _, o := range env.Functions()[e.AsCall().FunctionName()].OverloadDecls() {
+			all.AddOverload(o.ID())
+		}
+		checked.SetReference(e.ID(), all)
+	}))
 }

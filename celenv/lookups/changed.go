@@ -77,31 +77,32 @@ func (c *Changes) compareVariable(place int, before, now ref.Val) (ok bool) {
 	case !isIndex:
 		return false
 	}
-	n := len(c.keys)
-	inOrder := c.addMissing(place, was, is)
-	if inOrder = c.addMissing(place, is, was) && inOrder; len(c.keys) > n || !inOrder {
+	same := c.addMissing(place, was, is)
+	if same = c.addMissing(place, is, was) && same; !same {
 		c.keys[sumAll(place)] = struct{}{}
 	}
 	return true
 }
 
-// addMissing adds the keys of a map that another one does not have with the same value, and says whether that one has the same keys in the same order.
-func (c *Changes) addMissing(place int, of, in traits.Mapper) (inOrder bool) {
-	inOrder = true
+// addMissing adds the keys of a map that another one does not have with the same value, and says whether that one has all of them, in the same order.
+func (c *Changes) addMissing(place int, of, in traits.Mapper) (same bool) {
+	same = true
 	other := in.Iterator()
 	for it := of.Iterator(); it.HasNext() == types.True && c.compared <= maxComparisons && len(c.keys) <= maxChanged; {
+		c.compared++
 		key := it.Next()
-		inOrder = inOrder && other.HasNext() == types.True && c.isSame(key, other.Next())
+		same = same && other.HasNext() == types.True && c.isSame(key, other.Next())
 		if value, found := in.Find(key); found && c.isSame(of.Get(key), value) {
 			continue
 		}
+		same = false
 		if text, ok := key.(types.String); ok {
 			c.keys[sumKey(place, text)] = struct{}{}
 		} else {
 			c.keys[sumAll(place)] = struct{}{}
 		}
 	}
-	return inOrder
+	return same
 }
 
 // asIndex returns a value as a map that an expression has made. It is not ok for a part of an object, and for what is no map.

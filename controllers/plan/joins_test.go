@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/budget"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/plan/reuse"
 )
@@ -144,12 +146,104 @@ func TestKeptValuesDoNotGrow(t *testing.T) {
 	in.Snapshot[1].Objects[0].Content, in.Results = 100, &reuse.Results{}
 	last, sizes := ComputePlan(t.Context(), in), []int64{}
 	for n := range 20 {
-		in.Snapshot[1] = observed.Target{State: observed.Complete, Resource: nodes, Objects: []observed.Object{content(object(nodes, "Node", "", "n1"), 101+n)}}
+		in.Snapshot[1] = observed.Target{State: observed.Complete, Resource: nodes, Objects: []observed.Object{content(object(nodes, "Node", "", "n1"), 101+n)}, At: n}
 		in.Results, in.Earlier = last.Results, last.Base
 		last = ComputePlan(t.Context(), in)
 		sizes = append(sizes, last.Base.CountBytes())
 	}
 	if first, end := sizes[0], sizes[len(sizes)-1]; first != end || first < 1<<10 || first > 16<<10 {
 		t.Errorf("a Base of one Node takes %d bytes", sizes)
+	}
+}
+
+// joinTest is an input over two Pods on n1 and that Node, of which a first plan was made.
+func joinTest(t *testing.T, limits budget.Limits, variables []v1alpha1.Variable, rules ...v1alpha1.Rule) (Input, Plan) {
+	t.Helper()
+	work := cluster(rules...)
+	work.Variables = variables
+	in := over(t, work, content(p("a", "node:n1", "a:y"), 1), content(p("b", "node:n1"), 2))
+	compiler, err := celenv.NewCompiler(celenv.Options{Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs, errs := compiler.Compile(t.Context(), work)
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	in.Programs = programs
+	for target := range in.Snapshot {
+		in.Snapshot[target].At = 1
+	}
+	in.Snapshot[1].Objects[0].Content, in.Results = 100, &reuse.Results{}
+	return in, ComputePlan(t.Context(), in)
+}
+
+// next is the input of the next plan, in which a Node has come.
+func next(in Input, last Plan, number int) Input {
+	in.Results, in.Earlier, in.Snapshot = last.Results, last.Base, append(observed.Snapshot{}, in.Snapshot...)
+	in.Snapshot[1] = nodesSeen("n1", "n2")
+	in.Snapshot[1].Objects[0].Content, in.Snapshot[1].Objects[1].Content, in.Snapshot[1].At = 100, uint64(number), number
+	return in
+}
+
+// What a value takes that another variable has is counted too, and nothing is kept of objects that were decoded for a plan alone.
+func TestLookupsAreCounted(t *testing.T) {
+	variables := []v1alpha1.Variable{
+		{Name: "big", Expression: `lists.range(20000).map(i, "text of some length " + string(i))`},
+		{Name: "v", Expression: `{"n1": nodes.items.size() >= 0 ? variables.big : []}`},
+	}
+	looks := rule(func(r *v1alpha1.Rule) { r.When = `variables.big.size() == 0 || item.metadata.name in variables.v` })
+	in, first := joinTest(t, budget.Limits{}, variables, looks)
+	for n := range 3 {
+		if bytes := first.Base.CountBytes(); bytes < 20_000*20 || bytes > 50<<20 {
+			t.Errorf("plan %d: 20000 texts count %d bytes", n, bytes)
+		}
+		first.Base.looksOnly = n == 1 // as that of a plan which acts
+		in = next(in, first, 101+n)
+		first = ComputePlan(t.Context(), in)
+	}
+	in.Snapshot[1].At = nil
+	if d := ComputePlan(t.Context(), in); d.Base != nil {
+		t.Errorf("of objects that were decoded for the plan, %d bytes are kept", d.Base.CountBytes())
+	}
+}
+
+// A variable that no item reads any more takes nothing of what the others may take.
+func TestComparingTakesNothingOfTheOthers(t *testing.T) {
+	in, last := joinTest(t, budget.Limits{Steps: 24_000}, []v1alpha1.Variable{
+		{Name: "v", Expression: `lists.range(nodes.items.size() * 3500).map(i, string(i)).toSet()`},
+		{Name: "w", Expression: `lists.range(6000 + nodes.items.size()).map(i, string(i)).toSet()`},
+	}, rule(func(r *v1alpha1.Rule) {
+		r.Name, r.When = "r1", `item.spec.?a.hasValue() && item.metadata.name in variables.v`
+	}),
+		rule(func(r *v1alpha1.Rule) { r.Name, r.When = "r2", `!(item.metadata.name in variables.w)` }))
+	in.Snapshot = append(observed.Snapshot{}, in.Snapshot...)
+	in.Snapshot[0].Objects = []observed.Object{content(p("a", "node:n1"), 3), in.Snapshot[0].Objects[1]}
+	in.Results, in.Earlier = last.Results, last.Base
+	last = ComputePlan(t.Context(), in)
+	for round := range 3 {
+		in = next(in, last, 101+round)
+		fresh := in
+		fresh.Results, fresh.Earlier = nil, nil
+		want := ComputePlan(t.Context(), fresh)
+		if last = ComputePlan(t.Context(), in); last.Reason != want.Reason || len(last.Steps) != len(want.Steps) {
+			t.Errorf("round %d: it is %s, and not %s: %s", round, last.Reason, want.Reason, last.Message)
+		}
+	}
+}
+
+// While no item looks anything up, a change of another target evaluates none.
+func TestNothingLookedUp(t *testing.T) {
+	in, last := joinTest(t, budget.Limits{}, []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}},
+		rule(func(r *v1alpha1.Rule) { r.When = `item.spec.?done.hasValue() && item.spec.node in variables.byName` }))
+	for n := range 3 {
+		follow := &follower{base: last.Base, before: in.Snapshot}
+		in = next(in, last, 101+n)
+		if change, _, ok := follow.computeChange(in); !ok || change.Evaluated > 0 {
+			t.Errorf("change %d: it is %t that it is enough, and %d items are evaluated", n, ok, change.Evaluated)
+		}
+		if last = ComputePlan(t.Context(), in); last.Evaluated > 0 || last.Reused != 2 {
+			t.Errorf("change %d: %d items are evaluated and %d reused", n, last.Evaluated, last.Reused)
+		}
 	}
 }

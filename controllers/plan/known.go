@@ -151,7 +151,10 @@ func (b *Base) CountBytes() int64 {
 	if b == nil {
 		return 0
 	}
-	bytes := max(b.kept.CountBytes(), b.lookups.CountBytes()) + b.seenBytes
+	bytes := b.kept.CountBytes() + b.lookups.CountOlder()
+	if b.looksOnly {
+		bytes = b.lookups.CountBytes() + b.seenBytes
+	}
 	for t := range b.targets {
 		bytes += objectBytes*int64(len(b.joined[t].Objects)) + objectBytes/4*int64(len(b.targets[t].Objects))
 	}
@@ -203,12 +206,14 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	return b
 }
 
-// countLookedUp counts the objects that rules look up, in each of their targets.
+// countLookedUp counts the objects that rules look up: none if some were decoded for this plan alone.
 func countLookedUp(in *Input) (n int64) {
-	for i := range in.Spec.Rules {
-		for _, target := range in.Programs.FindReuse(i).LookedUp {
-			n += int64(len(in.Snapshot[in.Spec.FindTarget(target)].Objects))
+	for _, target := range celenv.ListLookedUp(in.Programs) {
+		seen := &in.Snapshot[in.Spec.FindTarget(target)]
+		if seen.At == nil {
+			return 0
 		}
+		n += int64(len(seen.Objects))
 	}
 	return n
 }
@@ -332,8 +337,7 @@ func (c *change) addJoined(in, some *Input, place int) (ok bool) {
 // isLookedUp says that no rule reads a target otherwise than by looking up entries, and only for items for which `when` was false.
 func (c *change) isLookedUp(in *Input, target string) bool {
 	for i := range in.Spec.Rules {
-		depends := in.Programs.FindReuse(i)
-		if slices.Contains(depends.Joined, target) && (c.before.counts[i].Matched > 0 || !slices.Contains(depends.LookedUp, target)) {
+		if depends := in.Programs.FindReuse(i); slices.Contains(depends.Joined, target) && (c.before.counts[i].Matched > 0 || !slices.Contains(depends.LookedUp, target)) {
 			return false
 		}
 	}
@@ -342,7 +346,7 @@ func (c *change) isLookedUp(in *Input, target string) bool {
 
 // checkRule notes whether what a rule has looked up for other items has changed. c may be nil.
 func (c *change) checkRule(r *deciding, lookedUp []string) {
-	if c == nil || !slices.ContainsFunc(c.joined, func(target string) bool { return slices.Contains(lookedUp, target) }) {
+	if c == nil || !c.results.LooksUp(r.rule.Name) || !slices.ContainsFunc(c.joined, func(target string) bool { return slices.Contains(lookedUp, target) }) {
 		return
 	}
 	changes, ok := r.eval.FindChangedLookups(c.before.lookups)

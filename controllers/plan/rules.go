@@ -232,7 +232,9 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 	total := items.CountItems()
 	known := findKnown(r, total)
 	for place := range total {
-		noteProgress(r.in, r.rule.Name, place, total)
+		if r.in.Progress != nil && place%progressEvery == 0 {
+			r.in.Progress(r.rule.Name, place, total)
+		}
 		if (uninstalling{r}).isLeftOut(place) || known.isFalse(place) {
 			continue
 		}
@@ -262,13 +264,6 @@ func (r *deciding) findCandidates(items celenv.ItemList) []candidate {
 
 // progressEvery is after how many items the caller is told how far the evaluation is.
 const progressEvery = 100
-
-// noteProgress tells a caller that shows progress how far the evaluation is.
-func noteProgress(in *Input, rule string, done, total int) {
-	if in.Progress != nil && done%progressEvery == 0 {
-		in.Progress(rule, done, total)
-	}
-}
 
 // leaveOutTwins removes all candidates that share a key with another one, and records an error for each such key: `for` timers, retries
 // and reports could not be assigned to one of them. Their `for` timers start again. Without keys, an object that forEach gives twice is one

@@ -105,6 +105,9 @@ func (r *Results) ServeAt(now time.Time, period time.Duration) bool {
 	return r != nil && !now.Before(r.last) && now.Before(r.whole.Add(period))
 }
 
+// LooksUp says that a rule has looked up something for an item, now or before the item changed.
+func (r *Results) LooksUp(rule string) bool { return len(r.rules[rule].keys) > 0 }
+
 // AreConcerned says that what a rule has looked up for an item, now or before the item changed, is among changes.
 func (r *Results) AreConcerned(rule string, changes *lookups.Changes) bool {
 	return changes.ConcernAny(r.rules[rule].keys)
@@ -187,7 +190,7 @@ type Rule struct {
 func (d *Decision) BeginRule(name string, inputs Inputs, items int, findChanges func() (changes *lookups.Changes, ok bool)) *Rule {
 	r := &Rule{of: d, name: name, next: ruleResults{inputs: inputs}, until: never, nowNano: d.now.UnixNano()}
 	if before, known := d.before.rules[name]; known && before.inputs.Joined == inputs.Joined {
-		if before.inputs.LookedUp != inputs.LookedUp {
+		if before.inputs.LookedUp != inputs.LookedUp && len(before.keys) > 0 {
 			r.changes, known = findChanges()
 		}
 		if known {
