@@ -195,11 +195,8 @@ func printReadings(out output.Screen, c *manifests.Cleaner) {
 
 // describeReuse says for which items of a rule the operator evaluates when after a change.
 func describeReuse(r celenv.Reuse) string {
-	switch {
-	case r.Impossible != "":
+	if r.Impossible != "" {
 		return "each change evaluates all items, because " + r.Impossible
-	case len(r.Joined) == 0:
-		return "each change evaluates the items that changed"
 	}
 	rest := slices.DeleteFunc(slices.Clone(r.Joined), func(target string) bool { return slices.Contains(r.LookedUp, target) })
 	text := "each change evaluates the items that changed"

@@ -67,7 +67,10 @@ func findKnown(r *deciding, items int) *known {
 	r.eval.RecordLookups()
 	inputs := reuse.Inputs{Joined: reuse.Sum(joined.Sum(nil)), LookedUp: reuse.Sum(lookedUp.Sum(nil))}
 	k := &known{rule: r, objects: r.in.Snapshot[own].Objects, results: r.results.BeginRule(r.rule.Name, inputs, items, func() (*lookups.Changes, bool) {
-		return r.eval.FindChangedLookups(r.in.Earlier.listLookups(r.in))
+		if !r.in.Earlier.belongsTo(r.in) {
+			return nil, false
+		}
+		return r.eval.FindChangedLookups(r.in.Earlier.lookups)
 	})}
 	r.in.change.checkRule(r, depends.LookedUp)
 	return k
@@ -193,7 +196,7 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	}
 	b := &Base{programs: weak.Make(in.Programs), sums: d.sums}
 	b.kept, _ = e.KeepValues()
-	b.lookups = b.kept.KeepLookups(in.Programs, in.Earlier.findLookups(in))
+	b.lookups = b.kept.KeepLookups(in.Programs, in.Earlier.findLookups(d))
 	if !b.follow(in, p, e) {
 		b.targets, b.joined, b.values, b.kept, b.looksOnly = nil, nil, nil, nil, true
 		if b.seenBytes = objectBytes * countLookedUp(in); b.seenBytes == 0 {
@@ -218,28 +221,20 @@ func countLookedUp(in *Input) (n int64) {
 	return n
 }
 
-// listLookups returns the values in which entries were looked up, for an input about all items with the results of the same plan; nil if there are none.
-func (b *Base) listLookups(in *Input) *celenv.Kept {
-	if period, err := in.Spec.RetryPeriod(); b == nil || err != nil || b.programs != weak.Make(in.Programs) || !in.Results.ServeAt(in.dueTime(), period) {
-		return nil
-	}
-	return b.lookups
-}
-
-// findLookups returns those of variables that read no target whose contents have changed since.
-func (b *Base) findLookups(in *Input) *celenv.Kept {
-	was := b.listLookups(in)
-	if was == nil {
+// findLookups returns the values in which entries were looked up, of variables that read no target whose contents have changed since; nil if there
+// are none.
+func (b *Base) findLookups(d *decider) *celenv.Kept {
+	if !b.belongsTo(d.in) {
 		return nil
 	}
 	var changed []string
-	for t := range in.Spec.Targets {
-		name := in.Spec.Targets[t].Name
-		if was := b.sums[name]; !was.IsKnown || was != in.Snapshot[t].SumContents() {
+	for t := range d.in.Spec.Targets {
+		name := d.in.Spec.Targets[t].Name
+		if was := b.sums[name]; !was.IsKnown || was != d.sumContents(name) {
 			changed = append(changed, name)
 		}
 	}
-	return in.Programs.KeepWithout(was, changed)
+	return d.in.Programs.KeepWithout(b.lookups, changed)
 }
 
 // follow adds what ComputeChange has to know. It is not ok if the next plan must look at all items.
@@ -267,10 +262,11 @@ func (b *Base) follow(in *Input, p *Plan, e *celenv.Evaluation) (ok bool) {
 // findOwn finds the targets that have the items of rules, and counts the items. It is not ok if a change of an item may concern others.
 func (b *Base) findOwn(in *Input) (items int, ok bool) {
 	for i := range in.Spec.Rules {
-		own := in.Spec.FindTarget(in.Programs.FindReuse(i).Own)
+		depends := in.Programs.FindReuse(i)
+		own := in.Spec.FindTarget(depends.Own)
 		// With leave, all items are grouped, also those that are left alone; and which revision is the newest depends on others. How many items a rule keeps
 		// may also depend on others, and so may the order of those.
-		isFree := in.Spec.Rules[i].KeepsFixedNumber() && len(in.Programs.FindReuse(i).Ordering) == 0
+		isFree := in.Spec.Rules[i].KeepsFixedNumber() && len(depends.Ordering) == 0
 		if own < 0 || in.Spec.Rules[i].Leave != nil || in.Spec.Rules[i].FindUninstall() != nil || b.counts[i].Matched > 0 && !isFree {
 			return 0, false
 		}
@@ -356,7 +352,7 @@ func (c *change) checkRule(r *deciding, lookedUp []string) {
 // ComputeChange is ComputePlan for a snapshot of what has changed since a Base, which the Results of the input are of, too. It is not ok if all
 // items must be looked at. If it is, the snapshot has the first objects of lists from then on.
 func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
-	if b == nil || !b.serves(in) {
+	if !b.serves(in) {
 		return p, false
 	}
 	some, next := *in, *b
@@ -394,11 +390,15 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 	return p, true
 }
 
-// serves says that a Base is of the programs of an input, and that time alone has changed nothing since.
-func (b *Base) serves(in *Input) bool {
+// belongsTo says that there is a Base, of the programs of an input and of its Results, and that these serve now.
+func (b *Base) belongsTo(in *Input) bool {
 	period, err := in.Spec.RetryPeriod()
-	due := in.dueTime()
-	return err == nil && !b.looksOnly && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(due, period) && (b.until.IsZero() || due.Before(b.until))
+	return b != nil && err == nil && b.programs == weak.Make(in.Programs) && in.Results.ServeAt(in.dueTime(), period)
+}
+
+// serves says that a Base serves ComputeChange, and that time alone has changed nothing since.
+func (b *Base) serves(in *Input) bool {
+	return b.belongsTo(in) && !b.looksOnly && (b.until.IsZero() || in.dueTime().Before(b.until))
 }
 
 // assumeUntil has a plan be made again also when time may change an answer about other items, by the API server's clock, and returns when time may

@@ -132,10 +132,7 @@ func evaluateChange(ctx context.Context, c crowd, template string, adjust func(i
 			pod := &pods[number*7919%uint64(len(pods))]
 			seen := observed.Change{Namespace: pod.Namespace, Name: pod.Name, Was: true, Before: pod.Content, Now: pod}
 			pod.Content = number
-			in.Results, in.Snapshot, in.Now = before.Results, make(observed.Snapshot, len(all)), in.Now.Add(time.Second)
-			for t := range in.Snapshot {
-				in.Snapshot[t] = observed.Target{State: observed.Complete, At: number, IsChange: true}
-			}
+			in.Results, in.Snapshot, in.Now = before.Results, nothingChanged(len(all), number), in.Now.Add(time.Second)
 			in.Snapshot[0].Changes = []observed.Change{seen}
 			began := time.Now()
 			before, _ = plan.ComputeChange(ctx, &in, before.Base)
@@ -159,6 +156,15 @@ func numberContents(in *plan.Input) (number uint64) {
 	return number
 }
 
+// nothingChanged returns so many targets, as they are read at a moment when nothing has changed.
+func nothingChanged(targets int, at uint64) observed.Snapshot {
+	s := make(observed.Snapshot, targets)
+	for t := range s {
+		s[t] = observed.Target{State: observed.Complete, At: at, IsChange: true}
+	}
+	return s
+}
+
 // joinTimes are median times of evaluations after a Node has changed: one that has no Pods, and one that has.
 type joinTimes struct{ empty, used time.Duration }
 
@@ -173,24 +179,19 @@ func evaluateJoins(ctx context.Context, c crowd) (took joinTimes, err error) {
 	before, here := first, false
 	extra := all[1].Objects[0]
 	extra.Name, extra.Value = "extra", map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "extra"}}
-	in.Snapshot = make(observed.Snapshot, len(all))
 	if took.empty, err = medianEvaluation(func() (plan.Plan, time.Duration) {
 		number++
-		for t := range in.Snapshot {
-			in.Snapshot[t] = observed.Target{State: observed.Complete, At: number, IsChange: true}
-		}
 		change := observed.Change{Name: extra.Name, Was: here, Before: extra.Content}
 		if here = !here; here {
 			now := extra
 			now.Content = number
 			change.Now, extra.Content = &now, number
 		}
-		in.Snapshot[1].Changes, in.Results, in.Now = []observed.Change{change}, before.Results, in.Now.Add(time.Second)
+		in.Results, in.Snapshot, in.Now = before.Results, nothingChanged(len(all), number), in.Now.Add(time.Second)
+		in.Snapshot[1].Changes = []observed.Change{change}
 		began := time.Now()
 		before, _ = plan.ComputeChange(ctx, &in, before.Base)
-		took := time.Since(began)
-		in.Snapshot = make(observed.Snapshot, len(all))
-		return before, took
+		return before, time.Since(began)
 	}, func(d *plan.Plan) bool { return d.Base != nil && d.Evaluated == 0 }); err != nil {
 		return took, err
 	}
