@@ -354,9 +354,7 @@ func TestAStreamThatIsCutCountsOnce(t *testing.T) {
 		}
 		n := streams.Add(1)
 		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": newPod(1, mebi).Object}); err != nil {
-			t.Error(err)
-		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ADDED", "object": newPod(1, mebi).Object}) // the test may have ended
 		w.(http.Flusher).Flush()
 		if n >= cuts {
 			select {
