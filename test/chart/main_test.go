@@ -95,6 +95,7 @@ func newLab(t *testing.T) *lab {
 	l.must(l.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
 	}}))
+	l.must(cluster.WaitForDefaults(t.Context(), c.Config(), namespace)) // which are none of the release
 	if l.gate, err = operator.OpenGate(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

@@ -121,11 +121,12 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	client, err := kubernetes.NewForConfig(c.admin)
-	if err != nil {
-		return fmt.Errorf("cannot make a client: %w", err)
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		if err := WaitForDefaults(ctx, c.admin, namespace); err != nil {
+			return err
+		}
 	}
-	return waitForDefaults(ctx, client, metav1.NamespaceDefault)
+	return nil
 }
 
 // add starts a process, which Stop will end.
@@ -348,7 +349,7 @@ func (c *Cluster) Namespace(ctx context.Context, prefix string) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("cannot create a namespace: %w", err)
 	}
-	return ns.Name, waitForDefaults(ctx, client, ns.Name)
+	return ns.Name, WaitForDefaults(ctx, c.admin, ns.Name)
 }
 
 // Kubectl runs kubectl as Admin and returns what it printed. Plugins are found on PATH as usual.
@@ -378,9 +379,13 @@ func WriteKubeconfig(path string, cfg *rest.Config) error {
 	return nil
 }
 
-// waitForDefaults returns when controllers have put into the namespace what Pods there need.
-func waitForDefaults(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+// WaitForDefaults returns when controllers have put into the namespace what Pods there need.
+func WaitForDefaults(ctx context.Context, admin *rest.Config, namespace string) error {
+	client, err := kubernetes.NewForConfig(admin)
+	if err != nil {
+		return fmt.Errorf("cannot make a client: %w", err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		if _, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return false, ignoreNotFound(err)
 		}
