@@ -95,7 +95,9 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 			LastRequestedAt: a.pass.store.RequestedAt(), // otherwise a forged status could trigger an evaluation
 		}
 	}
-	err := a.pass.store.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+	err := a.pass.journal.WriteStatus(ctx, v1alpha1.Action{
+		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(a.pass.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
+	}, func(s *v1alpha1.CleanerStatus) {
 		if *s = signedrecords.CopyRecord(known); s.RecordedAt == nil {
 			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
@@ -107,9 +109,6 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
 	a.pass.journal.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
-	a.pass.journal.RememberActions(v1alpha1.Action{
-		Object: "status.run", Rule: "status.run", Action: "replace", Time: actionlog.AtSecond(a.pass.r.clock), Result: v1alpha1.ReasonRecordNotTrusted + ": " + said,
-	})
 	return nil
 }
 

@@ -4,11 +4,19 @@
 package controllers
 
 import (
+	"bytes"
+	"context"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/clients"
@@ -151,6 +159,53 @@ func TestASpecIsCheckedByTheOptions(t *testing.T) {
 			programs, findings, err := p.evaluator.compileSpec(t.Context())
 			if err != nil || programs == nil || (len(findings) > 0) != tc.wrong {
 				t.Errorf("got %v, %v", findings, err)
+			}
+		})
+	}
+}
+
+// A record is replaced and said to be in one write: a process that loses the Cleaner right after it leaves no record replaced without saying so.
+func TestAReplacedRecordIsSaidWithIt(t *testing.T) {
+	invalid := apierrors.NewInvalid(schema.GroupKind{}, "c", nil)
+	const said = "status.run replace status.run: RecordNotTrusted: the operator discarded it; the outcome of run 7 is unknown"
+	for name, tc := range map[string]struct {
+		// refuses says that the API server does not take back what the status shows.
+		refuses bool
+		want    []string
+	}{
+		"Taken":   {false, []string{said, "x x x: x"}},
+		"Refused": {true, []string{said}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, done(deletes()), aPod("a", "Running"))
+			c := r.cleaner()
+			c.Status.Runs, c.Status.Run = 7, &v1alpha1.Run{Number: 7, Decides: "v1:x", DecidedAt: metav1.NewTime(epoch)}
+			c.Status.LastActions = []v1alpha1.Action{{Object: "x", Rule: "x", Action: "x", Result: "x", Time: metav1.NewTime(epoch)}}
+			must(t, r.store.Status().Update(t.Context(), c))
+			r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, cl client.Client, _ string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					text, err := patch.Data(o)
+					if err != nil {
+						return err
+					}
+					if tc.refuses && bytes.Contains(text, []byte(`"x"`)) {
+						return invalid
+					}
+					r.lease = false
+					return cl.Status().Patch(ctx, o, patch, opts...)
+				},
+			})
+			if got := r.pass().RequeueAfter; got != conflictRetry {
+				t.Errorf("a process that no longer owns the Cleaner looks at it again in %s", got)
+			}
+			if diff := cmp.Diff(tc.want, r.did()); diff != "" || r.cleaner().Status.Run != nil {
+				t.Errorf("the run is %v, and the status says\n%s", r.cleaner().Status.Run, diff)
+			}
+			r.client, r.lease = r.store, true
+			r.clock.Step(time.Minute)
+			r.pass()
+			if diff := cmp.Diff(tc.want, r.did()); diff != "" {
+				t.Errorf("the next pass says\n%s", diff)
 			}
 		})
 	}

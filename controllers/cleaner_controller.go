@@ -436,7 +436,7 @@ func (p *pass) sleepUntil(ctx context.Context, until time.Time, err error) (ctrl
 	reportMistakes(p)
 	due, err := p.journal.SendReport(ctx, now)
 	switch {
-	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrOutdated):
+	case apierrors.IsConflict(err), errors.Is(err, cleanerstore.ErrNotOwner), errors.Is(err, cleanerstore.ErrOutdated):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -218,6 +218,29 @@ func (p *Journal) RememberActions(actions ...v1alpha1.Action) {
 	p.mem.rememberActions(p.of.Stored.State().LastActions, actions...)
 }
 
+// WriteStatus writes the record together with an action that the status shows, so that a crash does not part them. If the API
+// server does not take back the actions that the status has, no more than those of this process are left.
+func (p *Journal) WriteStatus(ctx context.Context, a v1alpha1.Action, change func(s *v1alpha1.CleanerStatus)) error {
+	next := *p.mem
+	next.Actions = slices.Clone(p.mem.Actions)
+	next.rememberActions(p.of.Stored.State().LastActions, a)
+	write := func() error {
+		return p.of.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
+			change(s)
+			s.LastActions = slices.Clone(next.Actions)
+		})
+	}
+	err := write()
+	if apierrors.IsInvalid(err) {
+		next.reportRefused()
+		err = write()
+	}
+	if err == nil {
+		*p.mem = next
+	}
+	return err
+}
+
 // NoteEvent has an Event say something. Once a pass has made many, those of one reason and action share one.
 func (p *Journal) NoteEvent(kind, reason, action, format string, args ...any) {
 	text := sanitize.CleanText(fmt.Sprintf(format, args...))
