@@ -83,6 +83,7 @@ func (b *executor) runCourse(ctx context.Context, c *life.Course, f follower) *l
 // returns the objects that have changed since they were decided on.
 func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bool {
 	changed := map[types.UID]bool{}
+	actuator := b.pass.clients.Actuator.BeginBatch()
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))
@@ -101,7 +102,7 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 				outcomes[n] = ruleUninstalls{b.pass}.executeStep(ctx, s, b.namedVersion(s), false, guard)
 				return
 			}
-			outcomes[n] = b.pass.clients.Actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
+			outcomes[n] = actuator.ExecuteStep(ctx, s, b.namedVersion(s), false, guard)
 		})
 		for n, i := range ready {
 			s, out := &c.Steps[i], outcomes[n]

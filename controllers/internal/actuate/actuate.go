@@ -10,6 +10,7 @@
 package actuate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,14 +32,24 @@ import (
 	"github.com/vtex/cleaner/controllers/plan/observed"
 )
 
-// inFlight is how many requests of one Cleaner are on their way at a time.
-const inFlight = 32
+const (
+	// inFlight is how many requests of one Cleaner are on their way at a time.
+	inFlight = 32
+	// groupSize is how many requests of one batch in a namespace come before those of a batch that has begun later: most batches are not larger.
+	groupSize = 2 * inFlight
+)
 
 // Actuator carries out what was decided.
 type Actuator struct {
 	client  rest.Interface
 	slots   *fair.Slots
+	takes   slotTaker // of slots, or of a group
 	answers answerReader
+}
+
+// slotTaker waits for a slot.
+type slotTaker interface {
+	TakeSlot(ctx context.Context, key types.NamespacedName) (*fair.Slot, error)
 }
 
 // New makes an Actuator that sends its requests with a configuration. The slots bound how many requests of all Actuators are in flight,
@@ -51,7 +62,14 @@ func New(config *rest.Config, slots *fair.Slots) (*Actuator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client that changes objects: %w", err)
 	}
-	return &Actuator{client: client, slots: slots, answers: answers}, nil
+	return &Actuator{client: client, slots: slots, takes: slots, answers: answers}, nil
+}
+
+// BeginBatch returns the Actuator for the requests of one batch, which wait for slots together.
+func (a *Actuator) BeginBatch() *Actuator {
+	batch := *a
+	batch.takes = a.slots.NewGroup(groupSize)
+	return &batch
 }
 
 // RunParallel calls do for 0 to n-1, as many at a time as requests of one Cleaner may be in flight, and returns when all have

@@ -468,7 +468,7 @@ func mustMarshal(v any) []byte {
 // sendIfAllowed sends a request once there is a slot for it and may allows it, unless waiting ends before. If it did not send, the error
 // says why. In a dry run, may and intent are nil.
 func (a *Actuator) sendIfAllowed(ctx, waiting context.Context, ref observed.Ref, r request, may func(context.Context) error, intent func()) (answered *unstructured.Unstructured, sent bool, err error) {
-	slot, err := a.slots.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
+	slot, err := a.takes.TakeSlot(waiting, types.NamespacedName{Namespace: ref.Namespace})
 	if err != nil {
 		return nil, false, err
 	}

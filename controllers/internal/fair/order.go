@@ -3,7 +3,7 @@
 
 // Package fair shares out what there is little of among namespaces: places of workers, of evaluations and of requests. A namespace that
 // wants little is served at once, however much others want; one that wants much gets what is left. All that has no namespace, such
-// as ClusterCleaners, counts as one. It decides who comes next, and does no work itself.
+// as ClusterCleaners, counts as one. Work of one batch can wait together. It decides who comes next, and does no work itself.
 package fair
 
 import (
@@ -74,9 +74,10 @@ type waiter[T comparable] struct {
 	item   T
 	urgent bool
 	since  time.Time
-	// used is what its Cleaner has used, and number tells those apart that have used the same.
-	used   time.Duration
-	number int64
+	// used is what its Cleaner has used, and number tells those apart that have used the same. All of a group have those of its first: joined tells
+	// them apart.
+	used           time.Duration
+	number, joined int64
 	// place is where it is among those that wait.
 	place int
 }
@@ -106,7 +107,7 @@ func (o *order[T]) addWaiter(key types.NamespacedName, item T, urgent bool, now 
 		o.shares[key.Namespace] = s
 	}
 	o.added++
-	w := &waiter[T]{of: s, item: item, urgent: urgent, since: now, used: max(s.floor, s.names[key.Name]), number: o.added}
+	w := &waiter[T]{of: s, item: item, urgent: urgent, since: now, used: max(s.floor, s.names[key.Name]), number: o.added, joined: o.added}
 	heap.Push(&s.waiting, w)
 	if s.place < 0 {
 		s.used, s.number = max(s.used, o.floor), o.added
@@ -254,8 +255,10 @@ func (w *waiter[T]) IsBefore(other *waiter[T]) bool {
 		return w.urgent
 	case w.used != other.used:
 		return w.used < other.used
-	default:
+	case w.number != other.number:
 		return w.number < other.number
+	default:
+		return w.joined < other.joined
 	}
 }
 func (w *waiter[T]) SetPlace(place int) { w.place = place }
