@@ -21,7 +21,7 @@ const (
 	// largestBatch is how many items one batch of a Cleaner without a sink confirms at most: no more than a batch may read by name, so that namespaces
 	// share it.
 	largestBatch = plan.MaxReads
-	// largestQuickBatch is the same where each item takes nothing but a DELETE.
+	// largestQuickBatch is the same where an item takes a DELETE, and rarely more.
 	largestQuickBatch = 5000
 	// batchTime is how long the next batch should take: between two batches everything is decided again, while no request is sent. It leaves a batch
 	// that takes twice as long enough time until its confirmation is too old.
@@ -35,12 +35,12 @@ const (
 // BatchSize is how many items a batch of a pass confirms at most: the next one, and any one.
 type BatchSize struct {
 	Next, Most int
-	// IsQuick says that each item takes nothing but a DELETE, so that the size says how quickly the API server answers.
+	// IsQuick says that each item takes a DELETE, and at most one more request, which most items do not take: so the size says how quickly the API
+	// server answers.
 	IsQuick bool
 }
 
-// SizeFirstBatch returns the size of the first batch of a pass. Quick is the size that the last batch of any Cleaner led to in which each item took
-// nothing but a DELETE; 0: there was none.
+// SizeFirstBatch returns the size of the first batch of a pass. Quick is the size that the last quick batch of any Cleaner led to; 0: there was none.
 func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool, quick int) BatchSize {
 	isPaced := w.Limits != nil && w.Limits.ActionsPerSecond > 0
 	deletes := slices.ContainsFunc(w.Targets, func(t v1alpha1.ClusterTarget) bool { return t.Delete })
@@ -54,19 +54,30 @@ func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool, quick int) BatchSi
 	}
 }
 
-// isSlow reports whether an item of a rule may take more than one DELETE.
+// isSlow reports whether an item of a rule takes more than its deletion and, under a condition, one other action.
 func isSlow(r v1alpha1.Rule) bool {
 	readsByName := slices.ContainsFunc(r.Confirm, func(c v1alpha1.Confirm) bool { return c.Name != "" })
-	return readsByName || len(r.Actions) != 1 || r.Actions[0].Delete == nil || r.Actions[0].Object != ""
+	always := slices.DeleteFunc(slices.Clone(r.Actions), func(a v1alpha1.RuleAction) bool { return a.When != "" })
+	return readsByName || len(r.Actions) > 2 || len(always) != 1 || always[0].Delete == nil || always[0].Object != ""
 }
 
-// Resize returns the size after a batch of that size in which so many steps were done, in so long a time.
-func (b BatchSize) Resize(steps int, took time.Duration) BatchSize {
-	if !b.IsQuick { // an item may have several
-		steps = min(steps, b.Next)
+// Resize returns the size after a batch of that size in which these steps were done, in so long a time.
+func (b BatchSize) Resize(did []plan.Step, took time.Duration) BatchSize {
+	items := min(len(did), b.Next) // an item may have several steps
+	if b.IsQuick {                 // each has one DELETE, and there may be more items than were asked for
+		items = countDeletions(did)
 	}
-	b.Next = int(min(max(time.Duration(steps)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
+	b.Next = int(min(max(time.Duration(items)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
 	return b
+}
+
+func countDeletions(steps []plan.Step) (n int) {
+	for i := range steps {
+		if steps[i].Verb == plan.VerbDelete {
+			n++
+		}
+	}
+	return n
 }
 
 // KeepEarlierObjects returns what may be done at once by a new plan, made because objects of an earlier plan have changed: the actions on

@@ -770,18 +770,25 @@ func TestBatchesAreResized(t *testing.T) {
 		"UpToLargest":   {1999, 1999, 0, false, 2000},
 		"SeveralSteps":  {1000, 3000, batchTime, false, 1000},
 		"MoreThanAsked": {MaxBatch, 1800, batchTime, true, 1800},
+		"AlsoPatches":   {MaxBatch, -800, batchTime, true, 800},
 	} {
 		size := BatchSize{Next: tc.size, Most: 2000, IsQuick: tc.quick}
-		got := size.Resize(tc.steps, tc.took)
+		var did []plan.Step
+		if tc.steps < 0 { // as many patches
+			tc.steps = -tc.steps
+			did = slices.Repeat([]plan.Step{{Verb: plan.VerbPatch}}, tc.steps)
+		}
+		got := size.Resize(append(did, slices.Repeat([]plan.Step{{Verb: plan.VerbDelete}}, tc.steps)...), tc.took)
 		if size.Next = tc.want; got != size {
 			t.Errorf("%s: after %s, %d items and %d steps the next batch is %v, want %v", name, tc.took, tc.size, tc.steps, got, size)
 		}
 	}
 }
 
-// A batch is small if rows are written before it, and begins small if its items take more than a DELETE, or if nothing is known.
+// A batch is small if rows are written before it, and begins small if its items take more than their deletion, or if nothing is known.
 func TestSizeFirstBatch(t *testing.T) {
 	deletes := v1alpha1.RuleAction{Delete: &v1alpha1.DeleteAction{}}
+	rare := v1alpha1.RuleAction{When: "item.metadata.name == 'a'", Patch: &v1alpha1.PatchAction{}}
 	rule := v1alpha1.Rule{Keep: new(intstr.FromInt32(3)), Confirm: []v1alpha1.Confirm{{Target: v1alpha1.ConfirmAll}}, Actions: []v1alpha1.RuleAction{deletes}}
 	quick := func(next int) BatchSize { return BatchSize{next, 5000, true} }
 	small, recorded := BatchSize{500, 2000, false}, BatchSize{500, 500, false}
@@ -800,6 +807,9 @@ func TestSizeFirstBatch(t *testing.T) {
 		"Named":          {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Confirm[0].Name = "item.spec.nodeName" }, want: small},
 		"AnotherObject":  {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0].Object = "variables.pod" }, want: small},
 		"SeveralActions": {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = append(w.Rules[1].Actions, deletes) }, want: small},
+		"RarePatch":      {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare, deletes} }, want: quick(3000)},
+		"RarePatches":    {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare, rare, deletes} }, want: small},
+		"RareDeletion":   {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare} }, want: small},
 		"Patch":          {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
 		"Conditions":     {known: 3000, change: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) > 3"} }, want: small},
 		"DeletedTarget":  {known: 3000, change: func(w *v1alpha1.Work) { w.Targets = []v1alpha1.ClusterTarget{{Delete: true}} }, want: small},
