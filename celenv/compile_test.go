@@ -286,13 +286,9 @@ func TestCompilationsAreFew(t *testing.T) {
 	}()
 	cancel()
 	<-done
-	cache := NewCache(c)
-	if p, errs := cache.Get(ctx, "ns", "a", "1", spec("true")); p != nil || len(errs) > 0 {
-		t.Errorf("got %v, %v", p, errs)
-	}
 	<-c.places
-	if p, errs := cache.Get(t.Context(), "ns", "a", "1", spec("true")); p == nil || len(errs) > 0 {
-		t.Errorf("what was cut short is remembered: %v, %v", p, errs)
+	if p, errs := c.Compile(t.Context(), spec("true")); p == nil || len(errs) > 0 {
+		t.Errorf("got %v, %v", p, errs)
 	}
 }
 

@@ -13,8 +13,8 @@ const (
 	footprintOfPart  = 768 // a part of an object that is read: here, and in the queries of the targets
 )
 
-// sumFootprint adds up about how much memory programs and errors take while they are remembered.
-func sumFootprint(p *Programs, errs field.ErrorList) int64 {
+// SumFootprint adds up about how much memory programs and errors take while they are remembered.
+func SumFootprint(p *Programs, errs field.ErrorList) int64 {
 	bytes := int64(footprintOfSpec)
 	if p != nil {
 		bytes += p.footprint

@@ -128,7 +128,7 @@ func TestFootprintOfShortExpressions(t *testing.T) {
 			t.Run(fmt.Sprint(name, sameNames), func(t *testing.T) {
 				s := manyExpressions(source, sameNames)
 				kept, took := compileTimes(t, c, s, 4)
-				estimated := sumFootprint(kept[0], nil)
+				estimated := SumFootprint(kept[0], nil)
 				if low, high := took*3/4, took*3; estimated < low || estimated > high {
 					t.Errorf("it takes %d bytes, and the estimate is %d", took, estimated)
 				}

@@ -269,7 +269,7 @@ func spend(t *testing.T, c *Compiler, w *v1alpha1.Work) spent {
 			}
 		}
 	}
-	sumFootprint(p, errs)
+	SumFootprint(p, errs)
 	runtime.ReadMemStats(&after)
 	s.bytes = int64(after.TotalAlloc - before.TotalAlloc)
 	return s

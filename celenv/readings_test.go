@@ -185,7 +185,7 @@ func TestReadingsOfManyPartsAreAll(t *testing.T) {
 				t.Errorf("of %d parts, %s: all is read: %t, for %q", parts, name, reading.Projection.Whole, reading.WholeFor)
 			}
 		}
-		if counted := sumFootprint(p, nil) - footprintOfSpec - p.footprint; (counted >= int64(footprintOfPart*parts)) == all {
+		if counted := SumFootprint(p, nil) - footprintOfSpec - p.footprint; (counted >= int64(footprintOfPart*parts)) == all {
 			t.Errorf("%d parts count for %d bytes", parts, counted)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/speccache"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/anykinds"
 	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
@@ -53,7 +53,7 @@ import (
 type CleanerReconciler struct {
 	client   client.Client // reads Cleaners from the cache, writes them
 	live     client.Reader // reads Cleaners from the API server
-	compiler *celenv.Cache
+	compiler *speccache.Cache
 	watches  *watches.Engine
 	resolver *served.Resolver
 	clients  *clients.Factory

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/speccache"
 	"github.com/vtex/cleaner/controllers/internal/actuate"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/events"
@@ -94,7 +95,7 @@ func newRig(t *testing.T, c *v1alpha1.Cleaner, pods ...*unstructured.Unstructure
 		MinInterval: DefaultMinInterval, Settle: DefaultSettle, FinishGrace: DefaultFinishGrace, ProtectedNamespaces: []string{"kube-system"},
 	}
 	r.CleanerReconciler = &CleanerReconciler{
-		compiler: celenv.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: factory, keys: newTestKeys(t),
+		compiler: speccache.NewCache(compiler), watches: engine, resolver: engine.Resolver(), clients: factory, keys: newTestKeys(t),
 		own:  &clients.Set{Watched: reads(r.pods.readWatched), Live: reads(r.pods.readLive), Actuator: actuator},
 		pool: uninstallpool.NewPool(fair.NewSlots(1, r.clock), func(types.NamespacedName) {}), sender: sender, recorder: r.events, clock: r.clock, wake: &fair.Waker{}, turns: memoryquota.NewTurns(r.clock, func(types.NamespacedName) {}), metrics: count, opts: opts,
 		slots: fair.NewSlots(mostEvaluations, r.clock), readings: fair.NewSlots(readingsAtATime, r.clock),

@@ -30,6 +30,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/speccache"
 	"github.com/vtex/cleaner/controllers/internal/anykinds"
 	"github.com/vtex/cleaner/controllers/internal/cachedcleaners"
 	"github.com/vtex/cleaner/controllers/internal/clients"
@@ -212,7 +213,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	}
 	kinds := newKindsFinder(discovered, &opts, own, identity.NewKindReviews(reviews.SubjectAccessReviews(), opts.Clock), reviews.SelfSubjectRulesReviews())
 	r = &CleanerReconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: celenv.NewCache(compiler), watches: engine,
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), compiler: speccache.NewCache(compiler), watches: engine,
 		resolver: engine.Resolver(), clients: factory, own: own, pool: uninstallpool.NewPool(fair.NewSlots(opts.Uninstalls, opts.Clock), wake.Wake), sender: sender, recorder: recorder,
 		clock: opts.Clock, wake: wake, turns: memoryquota.NewTurns(opts.Clock, wake.Wake), slots: fair.NewSlotsForShort(countEvaluationSlots(), shortEvaluations, opts.Clock), readings: fair.NewSlots(readingsAtATime, opts.Clock), metrics: count, opts: opts, keys: opts.Keys,
 		authors: authors, kinds: kinds,

@@ -82,8 +82,7 @@ func (b *executor) runCourse(ctx context.Context, c *life.Course, f follower) *l
 // carryWaves carries out steps: first those that come after none, then those whose earlier steps have succeeded, and so on. It
 // returns the objects that have changed since they were decided on.
 func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID]bool {
-	changed := map[types.UID]bool{}
-	actuator := b.pass.clients.Actuator.BeginBatch()
+	changed, actuator := map[types.UID]bool{}, b.pass.clients.Actuator.BeginBatch()
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
 		outcomes := make([]actuate.Outcome, len(ready))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
-	"github.com/vtex/cleaner/celenv"
+	"github.com/vtex/cleaner/celenv/speccache"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
 )
 
@@ -21,7 +21,7 @@ type SubjectReader struct {
 	// FindCleaner returns a Cleaner as the watch knows it.
 	FindCleaner    func(ctx context.Context, key types.NamespacedName) (v1alpha1.Owner, error)
 	ReadAssignment func(ctx context.Context, c v1alpha1.Owner) (resolvedspec.Assignment, error)
-	Compiler       *celenv.Cache
+	Compiler       *speccache.Cache
 }
 
 // ReadSubject reads what a Cleaner does, with its expressions compiled; nil if it is gone.

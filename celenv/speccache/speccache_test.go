@@ -1,21 +1,52 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+package speccache
 
 import (
+	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vtex/cleaner/celenv/budget"
+	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
 )
 
+func newCompiler(t *testing.T) *celenv.Compiler {
+	t.Helper()
+	c, err := celenv.NewCompiler(celenv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// spec has a condition, and no targets.
+func spec(condition string) *v1alpha1.Work {
+	return &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Conditions: []string{condition}}}
+}
+
+// heap is how many bytes are live.
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// filled is a text of about so many bytes.
+func filled(begin, more, end string, bytes int) string {
+	return begin + strings.Repeat(more, (bytes-len(begin)-len(end))/len(more)) + end
+}
+
 func TestCache(t *testing.T) {
-	c := NewCache(newCompiler(t, budget.Limits{}))
+	c := NewCache(newCompiler(t))
 	good, bad := spec("true"), spec("nonsense")
 
 	first, errs := c.Get(t.Context(), "ns", "a", "1", good)
@@ -45,11 +76,11 @@ func TestCache(t *testing.T) {
 }
 
 func TestCacheCompilesOnceAtATime(t *testing.T) {
-	c := NewCache(newCompiler(t, budget.Limits{}))
-	got := make([]*Programs, 8)
+	c := NewCache(newCompiler(t))
+	got := make([]*celenv.Programs, 8)
 	var wg sync.WaitGroup
 	for i := range got {
-		wg.Go(func() { got[i], _ = c.Get(t.Context(), "ns", "a", "1", spec(proposal)) })
+		wg.Go(func() { got[i], _ = c.Get(t.Context(), "ns", "a", "1", spec(`[1, 2].all(x, x > 0)`)) })
 	}
 	wg.Wait()
 	for _, p := range got {
@@ -59,14 +90,31 @@ func TestCacheCompilesOnceAtATime(t *testing.T) {
 	}
 }
 
+// What a context has cut short is not remembered.
+func TestWhatIsCutShortIsForgotten(t *testing.T) {
+	c := NewCache(newCompiler(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	entry := c.ensureEntry("ns", "a", "1")
+	entry.compiling <- struct{}{}
+	if p, errs := c.Get(ctx, "ns", "a", "1", spec("true")); p != nil || len(errs) > 0 {
+		t.Errorf("while another one compiles it, it is %v, %v", p, errs)
+	}
+	<-entry.compiling
+	_, _ = c.Get(ctx, "ns", "a", "1", spec("true")) // it may be compiled sooner than the context is looked at
+	if p, errs := c.Get(t.Context(), "ns", "a", "1", spec("true")); p == nil || len(errs) > 0 {
+		t.Errorf("what was cut short is remembered: %v, %v", p, errs)
+	}
+}
+
 // There is room for what is used, and one namespace takes none from others.
 func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
-	c := NewCache(newCompiler(t, budget.Limits{}))
+	c := NewCache(newCompiler(t))
 	s := spec("true")
 	p, _ := c.compiler.Compile(t.Context(), s)
-	each := sumFootprint(p, nil)
+	each := celenv.SumFootprint(p, nil)
 	c.maxBytes, c.maxNamespaceBytes = 6*each, 4*each
-	get := func(namespace string, uid types.UID) *Programs {
+	get := func(namespace string, uid types.UID) *celenv.Programs {
 		t.Helper()
 		p, errs := c.Get(t.Context(), namespace, uid, "1", s)
 		if p == nil {
@@ -108,7 +156,7 @@ func TestCacheForgetsWhatIsOldestOfWhoHasMost(t *testing.T) {
 
 // However many Cleaners there are, with expressions as large as they may be, and whatever is wrong with them.
 func TestCacheTakesBoundedMemory(t *testing.T) {
-	c := NewCache(newCompiler(t, budget.Limits{}))
+	c := NewCache(newCompiler(t))
 	c.maxBytes, c.maxNamespaceBytes = 16<<20, 4<<20
 	large := spec(filled("size([1", ",1", "]) < 0", 15_000))
 	wrong := spec(filled("size([x", ",x", "]) < 0", 3_000))

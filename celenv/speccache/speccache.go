@@ -1,7 +1,8 @@
 // Copyright The Cleaner Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package celenv
+// Package speccache remembers what the specs of Cleaners compile to, as long as there is room. It compiles nothing itself.
+package speccache
 
 import (
 	ordered "container/list"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
+	"github.com/vtex/cleaner/celenv"
 )
 
 // How much memory a Cache takes, about: in all, and for the Cleaners of one namespace.
@@ -23,7 +25,7 @@ const (
 // Cache compiles a version of a Cleaner once, and also remembers compile errors, as long as there is room. When there is none, the
 // namespace with most entries loses the one that was not used for longest. It is safe for concurrent use.
 type Cache struct {
-	compiler *Compiler
+	compiler *celenv.Compiler
 	// maxBytes and maxNamespaceBytes are how many bytes are remembered in all and of one namespace.
 	maxBytes, maxNamespaceBytes int64
 
@@ -41,19 +43,19 @@ type cacheEntry struct {
 	version   string
 	compiling chan struct{} // holds one token during compilation
 	compiled  bool
-	programs  *Programs
+	programs  *celenv.Programs
 	errs      field.ErrorList
 	bytes     int64 // what it is counted with, once it is done
 }
 
 // NewCache makes an empty Cache of what c compiles.
-func NewCache(c *Compiler) *Cache {
+func NewCache(c *celenv.Compiler) *Cache {
 	return &Cache{compiler: c, maxBytes: maxCacheBytes, maxNamespaceBytes: maxNamespaceBytes, entries: map[types.UID]*ordered.Element{}, namespaceBytes: map[string]int64{}}
 }
 
 // Get gives what Compile gives; what the context has cut short is not remembered. The version distinguishes the specs of a Cleaner: it is
 // made of its generation and its template's. An object without a UID is not remembered.
-func (c *Cache) Get(ctx context.Context, namespace string, uid types.UID, version string, spec *v1alpha1.Work) (*Programs, field.ErrorList) {
+func (c *Cache) Get(ctx context.Context, namespace string, uid types.UID, version string, spec *v1alpha1.Work) (*celenv.Programs, field.ErrorList) {
 	if uid == "" {
 		return c.compiler.Compile(ctx, spec)
 	}
@@ -67,7 +69,7 @@ func (c *Cache) Get(ctx context.Context, namespace string, uid types.UID, versio
 	if !entry.compiled {
 		entry.programs, entry.errs = c.compiler.Compile(ctx, spec)
 		if entry.compiled = entry.programs != nil || len(entry.errs) > 0; entry.compiled {
-			c.admitEntry(entry, sumFootprint(entry.programs, entry.errs))
+			c.admitEntry(entry, celenv.SumFootprint(entry.programs, entry.errs))
 		}
 	}
 	return entry.programs, entry.errs
