@@ -23,6 +23,7 @@ import (
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/hoist"
 	"github.com/vtex/cleaner/celenv/library"
+	"github.com/vtex/cleaner/celenv/lookups"
 	"github.com/vtex/cleaner/celenv/resulttype"
 	"github.com/vtex/cleaner/celenv/timedependence"
 )
@@ -137,7 +138,7 @@ func (b *builder) addInvalid(path, value, detail string) {
 
 // buildScope makes what the conditions of a spec can name, before any of its variables.
 func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
-	s := &scope{left: b.compiler.scale.NewAllowance(), targets: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
+	s := &scope{left: b.compiler.scale.NewAllowance(), targets: map[string]bool{}, lists: map[string]bool{}, variables: map[string]*variable{}, hidden: map[string]string{
 		nameItem: hiddenItem, nameObject: hiddenItem, nameItems: hiddenItems,
 	}, parameters: spec.Declared, sure: expr.SureLookups{}}
 	var names []string
@@ -149,7 +150,7 @@ func (b *builder) buildScope(spec *v1alpha1.Work) *scope {
 		}
 		s.targets[target.Name], s.sure[target.Name] = target.IsIncluded(), expr.LookUpMetadata(target.ListSureLabels(), target.ListSureAnnotations())
 		if target.IsIncluded() {
-			names = append(names, target.Name)
+			names, s.lists[target.Name] = append(names, target.Name), target.Reference.Name == ""
 		}
 	}
 	b.declareVariables(s, "", spec.Variables, nil, &names)
@@ -238,8 +239,8 @@ type scope struct {
 	env *cel.Env
 	// left is what the expressions of the spec may still cost.
 	left *compilecost.Allowance
-	// targets are all targets, and whether expressions see them.
-	targets map[string]bool
+	// targets are all targets, and whether expressions see them. lists says so of those with many objects.
+	targets, lists map[string]bool
 	// variables are those that can be read, by variables.x.
 	variables map[string]*variable
 	// hidden are names that the environment declares and that cannot be read here, and why.
@@ -261,7 +262,7 @@ const (
 
 // clone is a scope that can be changed.
 func (s *scope) clone() *scope {
-	return &scope{left: s.left, env: s.env, targets: s.targets, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters, sure: s.sure}
+	return &scope{left: s.left, env: s.env, targets: s.targets, lists: s.lists, variables: maps.Clone(s.variables), hidden: maps.Clone(s.hidden), parameters: s.parameters, sure: s.sure}
 }
 
 // findVariable gives the tree of a variable that can be read; nil for another name.
@@ -315,6 +316,7 @@ type variable struct {
 	slot       int    // where its value is kept
 	rule       *ruleProgram
 	expression *expression
+	pieces     lookups.Pieces // if a rule looks up its entries
 }
 
 // listsObjects says that its value is a list of objects of targets as they are. It is false without a variable.

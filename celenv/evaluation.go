@@ -49,9 +49,10 @@ type Evaluation struct {
 	object     map[string]any // what a patch is about
 	// recording is where lookups are recorded; nil: nowhere.
 	recording *lookups.Record
-	changed   *lookups.Changes // since another evaluation; nil: it was not asked for
-	nested    int64            // bytes of variables that were computed for the one that is computed
-	paying    *budget.Budget   // for variables of the spec
+	// changed and pieces are what has changed since another evaluation, as the values of variables show it, and as objects do; nil: it was not asked for.
+	changed, pieces *lookups.Changes
+	nested          int64          // bytes of variables that were computed for the one that is computed
+	paying          *budget.Budget // for variables of the spec
 
 	ahead foreseer
 }
@@ -334,11 +335,16 @@ func (p *Programs) KeepWithout(k *Kept, targets []string) *Kept {
 	if k == nil || len(targets) == 0 {
 		return k
 	}
-	out := &Kept{memos: make([]memo, len(k.memos))} // a fixed part does not say what it reads
+	return &Kept{memos: k.dropReaders(p, targets)} // a fixed part does not say what it reads
+}
+
+// dropReaders returns the values of variables that read none of some targets.
+func (k *Kept) dropReaders(p *Programs, targets []string) []memo {
+	memos := slices.Clone(k.memos)
 	for _, v := range p.variables {
-		if !slices.ContainsFunc(v.expression.targets, func(target string) bool { return slices.Contains(targets, target) }) {
-			out.memos[v.slot] = k.memos[v.slot]
+		if slices.ContainsFunc(v.expression.targets, func(target string) bool { return slices.Contains(targets, target) }) {
+			memos[v.slot] = memo{}
 		}
 	}
-	return out
+	return memos
 }

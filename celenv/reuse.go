@@ -5,9 +5,11 @@ package celenv
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/vtex/cleaner/celenv/expr"
@@ -90,6 +92,7 @@ func (p *ruleProgram) findLookups(s *scope) {
 		case otherwise[name] || v.expression.readsTime:
 			whole = append(whole, v.expression.targets...)
 		default:
+			v.pieces = lookups.FindPieces(v.expression.tree.Root, s.listNames())
 			p.lookups.variables, p.lookups.targets = append(p.lookups.variables, v), append(p.lookups.targets, v.expression.targets...)
 		}
 	}
@@ -98,6 +101,25 @@ func (p *ruleProgram) findLookups(s *scope) {
 	p.lookups.targets = slices.DeleteFunc(slices.Compact(p.lookups.targets), func(target string) bool { return slices.Contains(whole, target) })
 	if len(p.lookups.targets) == 0 {
 		p.lookups = ruleLookups{}
+	}
+}
+
+// listNames says what names are in expressions of the spec's variables.
+func (s *scope) listNames() lookups.Names {
+	return lookups.Names{
+		IsList: func(name string) bool { return s.lists[name] },
+		FindVariable: func(name string) ast.Expr {
+			if v := s.variables[name]; v != nil && v.rule == nil && v.expression != nil {
+				return v.expression.tree.Root
+			}
+			return nil
+		},
+		ListTargets: func(name string) []string {
+			if v := s.variables[name]; v != nil && v.expression != nil {
+				return v.expression.targets
+			}
+			return []string{name}
+		},
 	}
 }
 
@@ -171,6 +193,52 @@ func (r *RuleEvaluation) FindChangedLookups(before *Kept) (changes *lookups.Chan
 		}
 	}
 	return e.changed, true
+}
+
+// FindChangedPieces is FindChangedLookups where it is known which objects have changed. Changed are their targets, and before and now have the values of
+// those that are lists, with these objects alone, as they were and as they are. It is not ok if it takes more than those objects.
+func (r *RuleEvaluation) FindChangedPieces(kept *Kept, changed []string, before, now map[string]any) (changes *lookups.Changes, ok bool) {
+	e := r.e
+	if e.pieces == nil {
+		e.pieces = lookups.NewChanges()
+	}
+	for _, v := range r.p.lookups.variables {
+		reads := slices.DeleteFunc(slices.Clone(v.expression.targets), func(target string) bool { return !slices.Contains(changed, target) })
+		switch {
+		case len(reads) == 0 || e.pieces.Knows(v.slot):
+			continue
+		case kept == nil || kept.memos[v.slot].value == nil:
+			return nil, false
+		case slices.ContainsFunc(reads, func(target string) bool { return !slices.Contains(v.pieces.Targets, target) }):
+			return nil, false
+		}
+		was, is := v.evaluatePieces(e, before), v.evaluatePieces(e, now)
+		if was == nil || is == nil || !e.pieces.AddPieces(v.slot, v.pieces, kept.memos[v.slot].value, was, is) {
+			return nil, false
+		}
+	}
+	return e.pieces, true
+}
+
+// evaluatePieces evaluates the variable of some objects alone, given by the lists that have any. Nil: it has no value.
+func (v *variable) evaluatePieces(e *Evaluation, of map[string]any) ref.Val {
+	values, memos, recording := e.values, e.memos, e.recording
+	defer func() { e.values, e.memos, e.recording = values, memos, recording }()
+	e.values, e.recording = maps.Clone(values), nil
+	for _, target := range v.pieces.Targets {
+		if e.values[target] = of[target]; of[target] == nil {
+			e.values[target] = map[string]any{"items": []any{}}
+		}
+	}
+	e.memos = (&Kept{memos: memos}).dropReaders(e.p, v.pieces.Targets)
+	extra := e.p.limits.NewSharedBudget(&e.extraSteps) // no answer depends on what this takes
+	e.paying = &extra
+	defer func() { e.paying = &e.sharedBudget }()
+	out, problem := v.expression.evaluateIn(e, e.paying)
+	if problem != nil {
+		return nil
+	}
+	return out
 }
 
 // dropStopped forgets the variables that a limit has stopped.

@@ -4,7 +4,9 @@
 package lookups
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -19,6 +21,8 @@ const (
 	maxChanged     = 1 << 14
 	// textStep is how many bytes of texts are as much work as one value.
 	textStep = 256
+	// fewKeys is how many keys are compared sooner one after the other than looked up.
+	fewKeys = 8
 )
 
 // Changes are the keys whose values have changed. Nil has none.
@@ -44,6 +48,10 @@ func (c *Changes) ConcernAny(keys []Key) bool {
 	if c == nil {
 		return false
 	}
+	if len(c.keys) <= fewKeys {
+		few := slices.Collect(maps.Keys(c.keys))
+		return slices.ContainsFunc(keys, func(k Key) bool { return slices.Contains(few, k) })
+	}
 	for _, k := range keys {
 		if _, changed := c.keys[k]; changed {
 			return true
@@ -61,6 +69,62 @@ func (c *Changes) AddVariable(place int, before, now ref.Val) (ok bool) {
 		c.looked[place] = ok
 	}
 	return ok
+}
+
+// AddPieces adds the keys of a variable whose values may be other ones because objects have changed: before and now are the maps that it makes of these
+// objects alone, as they were and as they are, and all is the map of all objects, in which what was looked up is as it was before. It is not ok if that
+// cannot be found out. A variable is looked at once.
+func (c *Changes) AddPieces(place int, of Pieces, all, before, now ref.Val) (ok bool) {
+	ok, known := c.looked[place]
+	if !known {
+		ok = c.comparePieces(place, of, all, before, now) && c.compared <= maxComparisons && len(c.keys) <= maxChanged
+		c.looked[place] = ok
+	}
+	return ok
+}
+
+// Knows says that a variable was looked at, and that it is known what has changed of it. Nil knows none.
+func (c *Changes) Knows(place int) bool { return c != nil && c.looked[place] }
+
+// comparePieces is AddPieces for a variable that was not looked at.
+func (c *Changes) comparePieces(place int, of Pieces, all, before, now ref.Val) (ok bool) {
+	known, isIndex := asIndex(all)
+	was, wasIndex := asIndex(before)
+	is, areIndexes := asIndex(now)
+	if !isIndex || !wasIndex || !areIndexes {
+		return false
+	}
+	c.keys[sumAll(place)] = struct{}{} // the order may be another one, too
+	c.visitKeys(was, func(key ref.Val) {
+		if value, found := is.Find(key); !of.Counts || !found || !c.isSame(was.Get(key), value) {
+			c.addKey(place, key)
+		}
+	})
+	c.visitKeys(is, func(key ref.Val) {
+		isCompared := of.Counts && was.Contains(key) == types.True
+		isKnown := of.Counts && is.Get(key) == types.True && known.Contains(key) == types.True // of a set: another object has it
+		if !isCompared && !isKnown {
+			c.addKey(place, key)
+		}
+	})
+	return true
+}
+
+// visitKeys visits the keys of a map, until there are too many.
+func (c *Changes) visitKeys(of traits.Mapper, visit func(key ref.Val)) {
+	for it := of.Iterator(); it.HasNext() == types.True && c.compared <= maxComparisons && len(c.keys) <= maxChanged; {
+		visit(it.Next())
+	}
+}
+
+// addKey adds a key of a variable.
+func (c *Changes) addKey(place int, key ref.Val) {
+	c.compared++
+	if text, ok := key.(types.String); ok {
+		c.keys[sumKey(place, text)] = struct{}{}
+	} else {
+		c.keys[sumAll(place)] = struct{}{}
+	}
 }
 
 // compareVariable is AddVariable for a variable that was not looked at.
@@ -96,11 +160,7 @@ func (c *Changes) addMissing(place int, of, in traits.Mapper) (same bool) {
 			continue
 		}
 		same = false
-		if text, ok := key.(types.String); ok {
-			c.keys[sumKey(place, text)] = struct{}{}
-		} else {
-			c.keys[sumAll(place)] = struct{}{}
-		}
+		c.addKey(place, key)
 	}
 	return same
 }

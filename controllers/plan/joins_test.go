@@ -232,6 +232,54 @@ func TestComparingTakesNothingOfTheOthers(t *testing.T) {
 	}
 }
 
+// What has changed of a variable that looks at each object alone is found without the other objects: all of it would take too many steps here.
+func TestAChangeIsComputedAlone(t *testing.T) {
+	const name = `(lists.range(15000).map(i, string(i)).size() > 0 ? n.metadata.name : "")`
+	for expression, alone := range map[string]bool{
+		`nodes.items.indexBy(n, ` + name + `)`:                                                        true,
+		`nodes.items.groupBy(n, ` + name + `)`:                                                        true,
+		`nodes.items.countBy(n, ` + name + `)`:                                                        true,
+		`nodes.items.map(n, ` + name + `).toSet()`:                                                    true,
+		`(nodes.items + pools.items).map(n, ` + name + `).toSet()`:                                    true,
+		`nodes == null ? {} : variables.listed.indexBy(n, ` + name + `)`:                              true,
+		`nodes.items.map(n, ` + name + `).distinct().toSet()`:                                         false,
+		`nodes.items.filter(n, nodes.items.size() > 0).indexBy(n, ` + name + `)`:                      false,
+		`nodes.items.filter(n, variables.listed.size() > 0).map(n, ` + name + `).toSet()`:             false,
+		`nodes.items.size() > 5 ? {"n1": true} : nodes.items.map(n, ` + name + `).toSet()`:            false,
+		`nodes.items.map(n, ` + name + `).toSet().merge(nodes.items.map(n, n.metadata.name).toSet())`: false,
+	} {
+		in, last := joinTest(t, budget.Limits{Steps: 24_000}, []v1alpha1.Variable{
+			{Name: "listed", Expression: "nodes.items.filter(n, n.metadata.name != '')"}, {Name: "v", Expression: expression},
+		}, rule(func(r *v1alpha1.Rule) { r.When = `!(item.spec.node in variables.v) && item.spec.?done.hasValue()` }))
+		follow := &follower{base: last.Base, before: in.Snapshot}
+		if change, _, ok := follow.computeChange(next(in, last, 101)); ok != alone || change.Evaluated > 0 {
+			t.Errorf("%s: it is %t that the change is enough, and %d items are evaluated", expression, ok, change.Evaluated)
+		}
+	}
+}
+
+// What is read for each object is no piece of the variable: where it changes, all of it may be another one.
+func TestWhatIsReadForEachObject(t *testing.T) {
+	variables := []v1alpha1.Variable{
+		{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"},
+		{Name: "here", Expression: `pools.items.map(p, p.spec.addresses.filter(a, "n" + a.ip in variables.byName).map(a, a.pod)).flatten().toSet()`},
+	}
+	in, _ := joinTest(t, budget.Limits{}, variables, rule(func(r *v1alpha1.Rule) { r.When = "item.metadata.name in variables.here" }))
+	in.Snapshot[2] = poolsSeen(content(pool("q1", "2=a"), 200))
+	in.Snapshot[2].At, in.Results = 1, &reuse.Results{}
+	last := ComputePlan(t.Context(), in)
+	follow := &follower{base: last.Base, before: in.Snapshot}
+	if last.Base == nil || len(last.Steps) > 0 {
+		t.Fatalf("at first it wants %v", last.Steps)
+	}
+	if _, _, ok := follow.computeChange(next(in, last, 101)); ok {
+		t.Error("the Node n2 has come, and concerns no item")
+	}
+	if d := ComputePlan(t.Context(), next(in, last, 101)); len(d.Steps) != 1 {
+		t.Errorf("then it wants %v", d.Steps)
+	}
+}
+
 // While no item looks anything up, a change of another target evaluates none.
 func TestNothingLookedUp(t *testing.T) {
 	in, last := joinTest(t, budget.Limits{}, []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}},

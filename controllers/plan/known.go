@@ -188,7 +188,7 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	if in.change != nil { // ComputeChange makes it
 		next := *in.change.now
 		next.kept, _ = e.KeepValues()
-		next.lookups = next.kept.KeepLookups(in.Programs, in.Programs.KeepWithout(next.lookups, in.change.joined))
+		next.lookups = next.kept.KeepLookups(in.Programs, next.lookups) // what items have looked up in them has not changed
 		return &next
 	}
 	if d.results == nil {
@@ -290,7 +290,7 @@ func (b *Base) addTarget(t *v1alpha1.ClusterTarget, place int) bool {
 		return false
 	}
 	if !b.own[place] {
-		b.joined[place], b.values[t.Name] = *seen, targetValue(t, seen)
+		b.joined[place], b.values[t.Name] = *seen, seen.MakeValue(t.Reference.Name != "")
 		b.joined[place].At = nil // it is that of targets
 	}
 	if t.Reference.Name == "" {
@@ -304,6 +304,8 @@ type change struct {
 	before, now *Base
 	results     *reuse.Results // of the plan before
 	joined      []string       // the targets that have no items and have changed
+	// were and are what expressions see of the objects of these targets that have changed, alone, as they were and as they are.
+	were, are map[string]any
 	// concerns says that other items are concerned than those that have changed.
 	concerns bool
 }
@@ -317,10 +319,13 @@ func (c *change) addJoined(in, some *Input, place int) (ok bool) {
 	}
 	if len(c.joined) == 0 {
 		b.joined, b.values, b.sums = slices.Clone(b.joined), maps.Clone(b.values), maps.Clone(b.sums)
+		c.were, c.are = map[string]any{}, map[string]any{}
 	}
 	c.joined = append(c.joined, t.Name)
+	were, are := b.joined[place].SplitChanges(in.Snapshot[place].ListContentChanges())
+	c.were[t.Name], c.are[t.Name] = were.MakeValue(false), are.MakeValue(false) // lists only are made in pieces
 	now := b.joined[place].WithChanges(in.Snapshot[place].Changes)
-	b.joined[place], b.values[t.Name], b.sums[t.Name] = now, targetValue(t, &now), now.SumContents()
+	b.joined[place], b.values[t.Name], b.sums[t.Name] = now, now.MakeValue(t.Reference.Name != ""), now.SumContents()
 	if t.Reference.Name != "" {
 		b.targets[place], some.Snapshot[place].Objects = now, now.Objects
 	} else {
@@ -343,6 +348,9 @@ func (c *change) isLookedUp(in *Input, target string) bool {
 // checkRule notes whether what a rule has looked up for other items has changed. c may be nil.
 func (c *change) checkRule(r *deciding, lookedUp []string) {
 	if c == nil || !c.results.LooksUp(r.rule.Name) || !slices.ContainsFunc(c.joined, func(target string) bool { return slices.Contains(lookedUp, target) }) {
+		return
+	}
+	if changes, ok := r.eval.FindChangedPieces(c.before.lookups, c.joined, c.were, c.are); ok && !c.results.AreConcerned(r.rule.Name, changes) {
 		return
 	}
 	changes, ok := r.eval.FindChangedLookups(c.before.lookups)

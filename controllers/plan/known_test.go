@@ -53,7 +53,7 @@ var lookupWhens = []string{
 	`["n3", item.spec.?node.orValue("n2")].exists(n, variables.nodesByName[n].metadata.name == "n3")`,
 	`item.metadata.name in variables.used || item.spec.?done.orValue("") == "yes" && item.spec.node in variables.nodesByName`,
 	`variables.addresses[?item.metadata.name].orValue(0) > 0`,
-	`variables.addressesOf[?item.metadata.name].orValue([]).exists(p, p.metadata.name == "p1=p1")`,
+	`variables.addressesOf[?item.metadata.name].orValue([]).exists(p, p.metadata.name == "q1")`,
 	`variables.home.hasValue()`,
 	`variables.home.hasValue() != variables.isUsed`,
 	`variables.nodesByName.size() > 1 && !(item.spec.?node.orValue("") in variables.nodesByName)`,
@@ -68,6 +68,11 @@ var lookupWhens = []string{
 	`item.metadata.name in variables.named.pods`,
 	`variables.first.?metadata.name.orValue("") == item.spec.?node.orValue("")`,
 	`item.metadata.name in variables.either`,
+	`item.spec.?node.orValue("") in variables.placed`,
+	`variables.byAddress[?item.metadata.name][?1].orValue("") == "q2"`,
+	`variables.onNodes[?item.metadata.name].orValue(0) == 1`,
+	`variables.placed.size() > 1 && item.spec.?node.orValue("") in variables.placed`,
+	`item.metadata.name in variables.used && variables.byAddress[item.metadata.name][1] == "q1"`,
 	`nodes.items.exists(n, n.metadata.name == "n2") && !(item.spec.?node.orValue("") in variables.nodesByName)`,
 	`variables.many && !(item.spec.?node.orValue("") in variables.nodesByName)`,
 	`item.metadata.name in variables.exempt`,
@@ -93,6 +98,10 @@ func historyVariables() []v1alpha1.Variable {
 		{Name: "many", Expression: `nodes.items.size() > 1`},
 		{Name: "exempt", Expression: `settings == null ? {} : settings.spec`},
 		{Name: "settings", Expression: `settings`},
+		{Name: "listed", Expression: `nodes.items.filter(n, n.metadata.name != "n2")`},
+		{Name: "placed", Expression: `(variables.listed + (pools == null ? [] : pools.items)).map(o, o.metadata.name).toSet()`},
+		{Name: "byAddress", Expression: `pools == null ? {} : pools.items.map(p, p.spec.addresses.map(a, [a.pod, p.metadata.name])).flatten(1).indexBy(a, a[0])`},
+		{Name: "onNodes", Expression: `pools.items.map(p, p.spec.addresses.map(a, "n" + a.ip in variables.nodesByName ? a.pod : "p2")).flatten().countBy(a, a)`},
 		{Name: "either", Expression: `variables.late ? variables.used : variables.used.merge({"p3": true})`},
 	}
 }
@@ -157,7 +166,7 @@ func (w *world) show() observed.Snapshot {
 		}
 	}
 	for _, addresses := range w.pools {
-		shownPools = append(shownPools, pool("p"+addresses, addresses))
+		shownPools = append(shownPools, pool("q"+addresses[:1], strings.Fields(addresses)[1:]...))
 	}
 	n := nodesSeen(slices.Sorted(slices.Values(w.nodes))...)
 	n.Objects = w.number(n.Objects)
@@ -202,7 +211,10 @@ func (w *world) change(t *rapid.T) {
 			w.settings = append([]string{}, drawSome(t, "p1", "p2", "p3")...)
 		}
 	case kind == "pools":
-		w.pools = drawSome(t, "1=p1", "2=p2")
+		w.pools = nil
+		for _, name := range drawSome(t, "1", "2", "3") {
+			w.pools = append(w.pools, name+" "+rapid.SampledFrom([]string{"1=p1", "2=p2", "1=p1 2=p2", "3=p2 4=p3"}).Draw(t, "addresses"))
+		}
 	case kind == "words" || !there:
 		var words []string
 		for _, word := range []string{"done:yes", "node:n1", "node:n2", "age:1", "age:3"} {
@@ -385,6 +397,13 @@ var rareWhens = []string{
 	`item.metadata.name in variables.used && item.spec.?done.orValue("") == "yes"`,
 	`variables.home.hasValue() && variables.isUsed && item.spec.?age.orValue("") == "3"`,
 	`item.metadata.name in variables.exempt && item.spec.?done.orValue("") == "yes"`,
+	`item.spec.?node.orValue("n3") in variables.placed && item.spec.?done.orValue("") == "yes"`,
+	`variables.byAddress[?item.metadata.name][?1].orValue("") == "q2" && item.spec.?done.orValue("") == "yes"`,
+	`variables.onNodes[?item.metadata.name].orValue(0) == 1 && item.spec.?done.orValue("") == "yes"`,
+	`variables.addressesOf[?item.metadata.name].orValue([]).exists(p, p.metadata.name == "q1") && item.spec.?done.orValue("") == "yes"`,
+	`variables.addresses[?item.metadata.name].orValue(0) == 2 && item.spec.?done.orValue("") == "yes"`,
+	`2 > item.spec.?age.orValue("").size() && int(item.spec.?age.orValue("1")) in variables.numbers && item.spec.?done.orValue("") == "yes"`,
+	`variables.placed.size() == 2 && item.metadata.name in variables.used`,
 	`!nodes.items.exists(n, n.metadata.name == item.spec.?node.orValue("n1")) && item.spec.?done.orValue("") == "yes"`,
 	`variables.nodesByName.size() > 2 && item.spec.?done.orValue("") == "yes"`,
 	`variables.late && item.spec.?done.orValue("") == "yes"`,

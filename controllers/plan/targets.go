@@ -24,27 +24,10 @@ func (in *Input) targetValues() map[string]any {
 		case in.change != nil && !in.change.now.own[i]:
 			out[t.Name] = in.change.now.values[t.Name]
 		default:
-			out[t.Name] = targetValue(t, seen)
+			out[t.Name] = seen.MakeValue(t.Reference.Name != "")
 		}
 	}
 	return out
-}
-
-func targetValue(t *v1alpha1.ClusterTarget, seen *observed.Target) any {
-	if t.Reference.Name != "" {
-		if seen.State != observed.Complete || len(seen.Objects) == 0 {
-			return nil
-		}
-		return seen.Objects[0].Value
-	}
-	if seen.State != observed.Complete {
-		return nil
-	}
-	items := make([]any, len(seen.Objects))
-	for i := range seen.Objects {
-		items[i] = seen.Objects[i].Value
-	}
-	return map[string]any{"items": items}
 }
 
 // addTargetSteps adds the objects of the targets with delete: true, each once, but for those that a rule acts on. An object that

@@ -299,6 +299,36 @@ func (t *Target) WithChanges(changes []Change) Target {
 	return out
 }
 
+// MakeValue returns what expressions see of the target: one object, or the list of all.
+func (t *Target) MakeValue(isOne bool) any {
+	switch {
+	case t.State != Complete || isOne && len(t.Objects) == 0:
+		return nil
+	case isOne:
+		return t.Objects[0].Value
+	}
+	items := make([]any, len(t.Objects))
+	for i := range t.Objects {
+		items[i] = t.Objects[i].Value
+	}
+	return map[string]any{"items": items}
+}
+
+// SplitChanges returns the target with no more than the objects that changes are about, as they were and as they are.
+func (t *Target) SplitChanges(changes []Change) (were, are Target) {
+	were, are = *t, *t
+	were.Objects, are.Objects = nil, nil
+	for _, c := range changes {
+		if at, there := SearchObject(t.Objects, c.Namespace, c.Name); there {
+			were.Objects = append(were.Objects, t.Objects[at])
+		}
+		if c.Now != nil {
+			are.Objects = append(are.Objects, *c.Now)
+		}
+	}
+	return were, are
+}
+
 // ListContentChanges lists the changes after which an object may be another one to expressions.
 func (t *Target) ListContentChanges() (changes []Change) {
 	for _, c := range t.Changes {
