@@ -18,6 +18,7 @@ import (
 	"github.com/vtex/cleaner/controllers/author"
 	"github.com/vtex/cleaner/controllers/internal/actionlog"
 	"github.com/vtex/cleaner/controllers/internal/anykinds"
+	"github.com/vtex/cleaner/controllers/internal/cleanerstore"
 	"github.com/vtex/cleaner/controllers/internal/clients"
 	"github.com/vtex/cleaner/controllers/internal/identity"
 	"github.com/vtex/cleaner/controllers/internal/resolvedspec"
@@ -102,14 +103,14 @@ func (a *authority) replaceRecord(ctx context.Context) error {
 			s.RecordedAt = &metav1.MicroTime{} // later than all that was signed before
 		}
 	})
-	if err != nil {
+	if err != nil && !cleanerstore.MayBeWritten(err) {
 		return err
 	}
 	a.pass.store.Draft.State().LastRequestedAt = a.pass.store.Stored.State().LastRequestedAt // or the report would put it back
 	logf.FromContext(ctx).Info("Replaced a record that is not the last one that this operator has signed", "runs", forged.Runs, "what", said)
 	a.pass.journal.NoteEvent(corev1.EventTypeWarning, v1alpha1.ReasonRecordNotTrusted, "ReplaceRecord",
 		"the record of runs in status is not the latest one that this operator signed: %s", said)
-	return nil
+	return err
 }
 
 // findObstacle returns why the Cleaner must not start anything now: its ServiceAccount or author lacks rights, or its namespace is

@@ -6,7 +6,9 @@ package controllers
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +208,52 @@ func TestAReplacedRecordIsSaidWithIt(t *testing.T) {
 			r.pass()
 			if diff := cmp.Diff(tc.want, r.did()); diff != "" {
 				t.Errorf("the next pass says\n%s", diff)
+			}
+		})
+	}
+}
+
+// If the answer is lost, what was written stays, and is said once.
+func TestAReplacedRecordWhoseAnswerIsLost(t *testing.T) {
+	const said = "status.run replace status.run: RecordNotTrusted: the operator restored the latest one"
+	for name, isWritten := range map[string]bool{"Written": true, "NotWritten": false} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, done(deletes()), aPod("a", "Succeeded"))
+			r.pass()
+			r.clock.Step(time.Minute)
+			r.pass()
+			want := append([]string{said}, r.did()...)
+			if r.said(); len(want) != 2 {
+				t.Fatalf("at first it did %v", want[1:])
+			}
+			c := r.cleaner()
+			c.Status.Runs, c.Status.Run = 7, &v1alpha1.Run{Number: 7, Decides: "v1:x", DecidedAt: metav1.NewTime(epoch)}
+			must(t, r.store.Status().Update(t.Context(), c))
+			lost := false
+			r.client = interceptor.NewClient(r.store, interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, cl client.Client, _ string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+					if lost {
+						return cl.Status().Patch(ctx, o, patch, opts...)
+					}
+					if lost = true; isWritten {
+						must(t, cl.Status().Patch(ctx, o, patch, opts...))
+					}
+					return errors.New("the connection was lost")
+				},
+			})
+			_, _ = r.Reconcile(t.Context(), r.request())
+			if !lost {
+				t.Fatal("the record is not replaced")
+			}
+			for range 3 {
+				r.clock.Step(time.Minute)
+				r.pass()
+			}
+			if diff := cmp.Diff(want, r.did()); diff != "" || r.cleaner().Status.Run != nil {
+				t.Errorf("the run is %v, and the status says\n%s", r.cleaner().Status.Run, diff)
+			}
+			if events := strings.Join(r.said(), "; "); !strings.Contains(events, v1alpha1.ReasonRecordNotTrusted) {
+				t.Errorf("the Events are %s", events)
 			}
 		})
 	}

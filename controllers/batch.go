@@ -118,8 +118,8 @@ func (w *batches) doBatch(ctx context.Context) (batchEnd, error) {
 	b := &batch{pass: w.pass, executor: &executor{pass: w.pass, in: w.in}, size: w.size, marks: w.marks, later: w.later}
 	acted, obstacle, err := b.carryBatch(ctx, w.todo)
 	if isFull := b.executor.in.Chosen != nil; acted && isFull {
-		w.size = w.size.Resize(b.executor.acted, monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now()))
-		if w.size.IsQuick {
+		before := w.size
+		if w.size = before.Resize(b.executor.acted, monotime.ElapsedTime(b.executor.in.Now, w.pass.r.clock.Now())); w.size.IsQuick && w.size != before {
 			w.pass.r.quickBatch.Store(int64(w.size.Next))
 		}
 	}

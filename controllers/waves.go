@@ -85,9 +85,8 @@ func (b *executor) carryWaves(ctx context.Context, c *life.Course) map[types.UID
 	changed, actuator := map[types.UID]bool{}, b.pass.clients.Actuator.BeginBatch()
 	for !c.IsOver() {
 		ready := b.readySteps(ctx, c)
-		outcomes := make([]actuate.Outcome, len(ready))
+		outcomes, steps := make([]actuate.Outcome, len(ready)), make([]*plan.Step, len(ready))
 		guard := &stepGuard{executor: b, log: logf.FromContext(ctx)}
-		steps := make([]*plan.Step, len(ready))
 		for n, i := range ready {
 			steps[n] = &c.Steps[i]
 		}

@@ -218,11 +218,15 @@ func (p *Journal) RememberActions(actions ...v1alpha1.Action) {
 	p.mem.rememberActions(p.of.Stored.State().LastActions, actions...)
 }
 
-// WriteStatus writes the record together with an action that the status shows, so that a crash does not part them. If the API
-// server does not take back the actions that the status has, no more than those of this process are left.
+// WriteStatus writes the record together with an action that the status shows, so that a crash does not part them. If the API server does not take back
+// the actions that the status has, no more than those of this process are left. The action is remembered also if it is unknown whether it was written;
+// written again, it stands there once.
 func (p *Journal) WriteStatus(ctx context.Context, a v1alpha1.Action, change func(s *v1alpha1.CleanerStatus)) error {
 	next := *p.mem
 	next.Actions = slices.Clone(p.mem.Actions)
+	if len(next.Actions) > 0 && next.own > 0 && isSameAction(next.Actions[0], a) {
+		next.Actions, next.own = next.Actions[1:], next.own-1
+	}
 	next.rememberActions(p.of.Stored.State().LastActions, a)
 	write := func() error {
 		return p.of.WriteStatus(ctx, func(s *v1alpha1.CleanerStatus) {
@@ -233,12 +237,19 @@ func (p *Journal) WriteStatus(ctx context.Context, a v1alpha1.Action, change fun
 	err := write()
 	if apierrors.IsInvalid(err) {
 		next.reportRefused()
+		next.Unwritable = false // the report was not tried
 		err = write()
 	}
-	if err == nil {
+	if err == nil || cleanerstore.MayBeWritten(err) {
 		*p.mem = next
 	}
 	return err
+}
+
+// isSameAction says that two actions differ in no more than their time.
+func isSameAction(a, b v1alpha1.Action) bool {
+	a.Time = b.Time
+	return a == b
 }
 
 // NoteEvent has an Event say something. Once a pass has made many, those of one reason and action share one.

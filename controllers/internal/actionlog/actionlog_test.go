@@ -452,6 +452,61 @@ type leading struct{}
 // Fresh says that this process leads.
 func (leading) Fresh() bool { return true }
 
+// newRefused is a Journal whose first writes the API server refuses.
+func newRefused(t *testing.T, times int) (*Journal, client.Client) {
+	t.Helper()
+	j, _, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(j.of.Stored.DeepCopyOwner()).WithStatusSubresource(j.of.Stored).Build()
+	j.of.API.Client, j.of.API.Lease = &refusing{api, times}, leading{}
+	if err := api.Get(t.Context(), j.of.Key, j.of.Stored); err != nil {
+		t.Fatal(err)
+	}
+	return j, api
+}
+
+// A record is written with its action. What the API server does not take back is left out, and the same action again stands there once.
+func TestWriteStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refuses int
+		want    []string
+		refused bool
+	}{
+		"Written":      {0, []string{"record", "earlier"}, false},
+		"Refused":      {1, []string{"record"}, false},
+		"RefusedAgain": {2, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j, api := newRefused(t, tc.refuses)
+			j.of.Stored.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
+			for range 2 {
+				if err := j.WriteStatus(t.Context(), v1alpha1.Action{Object: "record"}, func(*v1alpha1.CleanerStatus) {}); apierrors.IsInvalid(err) != tc.refused || !tc.refused && err != nil {
+					t.Fatal(err)
+				}
+				if tc.refused {
+					break
+				}
+			}
+			stored := &v1alpha1.Cleaner{}
+			if err := api.Get(t.Context(), j.of.Key, stored); err != nil {
+				t.Fatal(err)
+			}
+			for _, shown := range [][]v1alpha1.Action{stored.Status.LastActions, j.mem.Actions} {
+				var got []string
+				for _, a := range shown {
+					got = append(got, a.Object)
+				}
+				if !slices.Equal(got, tc.want) || j.mem.Unwritable {
+					t.Errorf("it shows %q, and %t", got, j.mem.Unwritable)
+				}
+			}
+		})
+	}
+}
+
 // TestSendReport shows what is written with a report, and what becomes of one that the API server refuses.
 func TestSendReport(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -464,13 +519,7 @@ func TestSendReport(t *testing.T) {
 		"RefusedAgain": {2, apierrors.IsInvalid, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, _, _ := newTestJournal(t, v1alpha1.LifecycleRecurring)
-			scheme := runtime.NewScheme()
-			if err := v1alpha1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(j.of.Stored.DeepCopyOwner()).WithStatusSubresource(j.of.Stored).Build()
-			j.of.API.Client, j.of.API.Lease = &refusing{api, tc.refuses}, leading{}
+			j, api := newRefused(t, tc.refuses)
 			j.of.Stored.State().LastActions = []v1alpha1.Action{{Object: "earlier"}}
 			s := deletePod("a")
 			j.TellOutcome(&s, life.Answer{Kind: life.AnswerDone}, Moments{Decided: now, Due: now})

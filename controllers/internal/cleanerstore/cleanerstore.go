@@ -10,10 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,6 +60,15 @@ type Store struct {
 // New returns a Store for a Cleaner as it was read. The memory outlives it.
 func New(api *API, key types.NamespacedName, c v1alpha1.Owner, mem *Memory) *Store {
 	return &Store{API: api, Key: key, Draft: c, Stored: c.DeepCopyOwner(), memory: mem}
+}
+
+// MayBeWritten says that it is unknown after an error whether the Cleaner was written.
+func MayBeWritten(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError
+	}
+	return err != nil && !errors.Is(err, ErrNotOwner)
 }
 
 // Memory is what this process remembers of what is stored. Losing it costs reads of the Cleaner.

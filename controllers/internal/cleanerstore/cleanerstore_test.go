@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,8 +21,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -381,5 +384,27 @@ func TestRuleCountsAreWritten(t *testing.T) {
 				t.Errorf("stored are %v, not %v", stored.Status.RuleCounts, tc.want)
 			}
 		})
+	}
+}
+
+// An answer that refuses a write says that nothing was written; no other error does.
+func TestMayBeWritten(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"None":        {nil, false},
+		"Conflict":    {apierrors.NewConflict(schema.GroupResource{}, "c", nil), false},
+		"Invalid":     {fmt.Errorf("cannot write: %w", apierrors.NewInvalid(schema.GroupKind{}, "c", nil)), false},
+		"TooMany":     {apierrors.NewTooManyRequests("later", 1), false},
+		"NotOwner":    {ErrNotOwner, false},
+		"Lost":        {io.ErrUnexpectedEOF, true},
+		"Ended":       {context.DeadlineExceeded, true},
+		"ServerError": {apierrors.NewInternalError(io.EOF), true},
+		"Timeout":     {apierrors.NewTimeoutError("etcd", 1), true},
+	} {
+		if got := MayBeWritten(tc.err); got != tc.want {
+			t.Errorf("%s: it is %v that it may be written", name, got)
+		}
 	}
 }

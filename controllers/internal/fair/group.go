@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Group keeps the work of one batch together: in each namespace, all of it waits where the first of it began to wait. So batches of one namespace end
-// one after the other. If each took its next slot by turns, all would end at the same time, and then none would have work for a slot while all
-// prepare their next. A Group is safe for concurrent use.
+// Group keeps the work of one batch together: in each namespace, what begins to wait within a second waits where the first of it began to wait. So batches
+// of one namespace end one after the other. If each took its next slot by turns, all would end at the same time, and then none would have work for
+// a slot while all prepare their next. Where work takes long, it is done by turns: no work waits more than a second longer. A Group is safe for
+// concurrent use.
 type Group struct {
 	of   *Slots
 	size int
@@ -21,10 +22,14 @@ type Group struct {
 	places map[string]*groupPlace
 }
 
-// groupPlace is where a group waits in a namespace, and for how many more it may wait there: the others wait no longer than these take.
+// placeLasts is how long a group may send work to its place.
+const placeLasts = time.Second
+
+// groupPlace is where a group waits in a namespace, since when, and how many more may wait there.
 type groupPlace struct {
 	used   time.Duration
 	number int64
+	since  time.Time
 	left   int
 }
 
@@ -42,8 +47,8 @@ func (g *Group) TakeSlot(ctx context.Context, key types.NamespacedName) (*Slot, 
 func (g *Group) placeWaiter(w *waiter[*Slot]) {
 	namespace := w.item.key.Namespace
 	p := g.places[namespace]
-	if p == nil || p.left == 0 {
-		p = &groupPlace{used: w.used, number: w.number, left: g.size}
+	if p == nil || p.left == 0 || w.since.Sub(p.since) >= placeLasts {
+		p = &groupPlace{used: w.used, number: w.number, since: w.since, left: g.size}
 		g.places[namespace] = p
 	}
 	p.left--

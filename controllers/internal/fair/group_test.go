@@ -33,11 +33,17 @@ func TestAGroupWaitsTogether(t *testing.T) {
 		"Large":           {"ax1 ax2 ax3 ax4 ay1 ax5 ay2 az1 ax6 ax7", "ax1 ax2 ax3 ax4 ax5 ax6 ay1 ay2 az1 ax7"},
 		"Alone":           {"ax1 a-1 ax2 a-2 ax3 ax4", "ax1 ax2 ax3 a-1 a-2 ax4"},
 		"OtherNamespaces": {"ax1 ax2 bx1 ay1 by1 ax3", "ax1 bx1 ax2 by1 ax3 ay1"},
+		"Soon":            {"ax1 ax2 a-1 900ms ax3", "ax1 ax2 ax3 a-1"},
+		"Later":           {"ax1 ax2 a-1 1s ax3 a-2 ax4", "ax1 ax2 a-1 ax3 ax4 a-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHall(2) // of which a namespace takes one
 			groups := map[byte]*Group{'x': h.NewGroup(3), 'y': h.NewGroup(3), 'z': h.NewGroup(3)}
 			for _, name := range strings.Fields(tc.asks) {
+				if later, err := time.ParseDuration(name); err == nil {
+					h.clock.SetTime(h.clock.Now().Add(later))
+					continue
+				}
 				if g := groups[name[1]]; g != nil {
 					h.askIn(g, name)
 				} else {

@@ -54,18 +54,30 @@ func SizeFirstBatch(w *v1alpha1.Work, hasSink, isDryRun bool, quick int) BatchSi
 	}
 }
 
-// isSlow reports whether an item of a rule takes more than its deletion and, under a condition, one other action.
+// isSlow reports whether an item of a rule takes more than its deletion and, under a condition, one request that is no deletion and about the same object.
 func isSlow(r v1alpha1.Rule) bool {
-	readsByName := slices.ContainsFunc(r.Confirm, func(c v1alpha1.Confirm) bool { return c.Name != "" })
-	always := slices.DeleteFunc(slices.Clone(r.Actions), func(a v1alpha1.RuleAction) bool { return a.When != "" })
-	return readsByName || len(r.Actions) > 2 || len(always) != 1 || always[0].Delete == nil || always[0].Object != ""
+	deletions, others := 0, 0
+	for i := range r.Actions {
+		switch a := &r.Actions[i]; {
+		case a.Object != "", a.When != "" && a.Delete != nil, a.When == "" && a.Delete == nil:
+			return true
+		case a.Delete != nil:
+			deletions++
+		default:
+			others++
+		}
+	}
+	return deletions != 1 || others > 1 || slices.ContainsFunc(r.Confirm, func(c v1alpha1.Confirm) bool { return c.Name != "" })
 }
 
-// Resize returns the size after a batch of that size in which these steps were done, in so long a time.
+// Resize returns the size after a batch of that size in which these steps were done, in so long a time. It is the same after a quick batch that has deleted
+// nothing.
 func (b BatchSize) Resize(did []plan.Step, took time.Duration) BatchSize {
 	items := min(len(did), b.Next) // an item may have several steps
 	if b.IsQuick {                 // each has one DELETE, and there may be more items than were asked for
-		items = countDeletions(did)
+		if items = countDeletions(did); items == 0 {
+			return b
+		}
 	}
 	b.Next = int(min(max(time.Duration(items)*batchTime/max(took, 1), MaxBatch), time.Duration(b.Most)))
 	return b

@@ -771,6 +771,7 @@ func TestBatchesAreResized(t *testing.T) {
 		"SeveralSteps":  {1000, 3000, batchTime, false, 1000},
 		"MoreThanAsked": {MaxBatch, 1800, batchTime, true, 1800},
 		"AlsoPatches":   {MaxBatch, -800, batchTime, true, 800},
+		"Nothing":       {1000, 0, batchTime, true, 1000},
 	} {
 		size := BatchSize{Next: tc.size, Most: 2000, IsQuick: tc.quick}
 		var did []plan.Step
@@ -809,12 +810,20 @@ func TestSizeFirstBatch(t *testing.T) {
 		"SeveralActions": {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = append(w.Rules[1].Actions, deletes) }, want: small},
 		"RarePatch":      {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare, deletes} }, want: quick(3000)},
 		"RarePatches":    {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare, rare, deletes} }, want: small},
-		"RareDeletion":   {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare} }, want: small},
-		"Patch":          {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
-		"Conditions":     {known: 3000, change: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) > 3"} }, want: small},
-		"DeletedTarget":  {known: 3000, change: func(w *v1alpha1.Work) { w.Targets = []v1alpha1.ClusterTarget{{Delete: true}} }, want: small},
-		"DryRun":         {known: 3000, dryRun: true, want: small},
-		"Sink":           {known: 3000, hasSink: true, want: recorded},
+		"RareAnother": {known: 3000, change: func(w *v1alpha1.Work) {
+			another := rare
+			another.Object = "variables.pod"
+			w.Rules[1].Actions = []v1alpha1.RuleAction{another, deletes}
+		}, want: small},
+		"TwoDeletions": {known: 3000, change: func(w *v1alpha1.Work) {
+			w.Rules[1].Actions = []v1alpha1.RuleAction{{When: "true", Delete: &v1alpha1.DeleteAction{}}, deletes}
+		}, want: small},
+		"RareDeletion":  {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions = []v1alpha1.RuleAction{rare} }, want: small},
+		"Patch":         {known: 3000, change: func(w *v1alpha1.Work) { w.Rules[1].Actions[0] = v1alpha1.RuleAction{Patch: &v1alpha1.PatchAction{}} }, want: small},
+		"Conditions":    {known: 3000, change: func(w *v1alpha1.Work) { w.Conditions = []string{"size(pods.items) > 3"} }, want: small},
+		"DeletedTarget": {known: 3000, change: func(w *v1alpha1.Work) { w.Targets = []v1alpha1.ClusterTarget{{Delete: true}} }, want: small},
+		"DryRun":        {known: 3000, dryRun: true, want: small},
+		"Sink":          {known: 3000, hasSink: true, want: recorded},
 	} {
 		work := &v1alpha1.Work{}
 		work.Rules = []v1alpha1.Rule{rule, *rule.DeepCopy()}
