@@ -348,3 +348,17 @@ func (k *Kept) dropReaders(p *Programs, targets []string) []memo {
 	}
 	return memos
 }
+
+// KeepInPieces is KeepWithout that also keeps the values for which FindChangedPieces has found what has changed.
+func (k *Kept) KeepInPieces(e *Evaluation, targets []string) *Kept {
+	out := e.p.KeepWithout(k, targets)
+	if out == nil || out == k {
+		return out
+	}
+	for slot := range out.memos {
+		if e.pieces.Knows(slot) {
+			out.memos[slot] = k.memos[slot]
+		}
+	}
+	return out
+}

@@ -154,8 +154,9 @@ func (p *pieces) visitSearched(e ast.Expr) (ok bool) {
 // addTarget adds a target, if it is one with many objects.
 func (p *pieces) addTarget(name string) (ok bool) {
 	name = strings.TrimPrefix(name, ".")
-	ok = p.names.IsList(name)
-	p.of[name] = p.of[name] || ok
+	if ok = p.names.IsList(name); ok {
+		p.of[name] = true
+	}
 	return ok
 }
 

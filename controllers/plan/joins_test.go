@@ -280,6 +280,69 @@ func TestWhatIsReadForEachObject(t *testing.T) {
 	}
 }
 
+// An object that refs finds through a variable is a piece, too.
+func TestRefsOfAVariable(t *testing.T) {
+	in, _ := joinTest(t, budget.Limits{}, []v1alpha1.Variable{
+		{Name: "all", Expression: `nodes.items.filter(n, n.metadata.name != "n9")`},
+		{Name: "used", Expression: `refs(variables.all, "Secret").toSet()`},
+	}, rule(func(r *v1alpha1.Rule) { r.When = `!(item.metadata.name in variables.used)` }))
+	one, other := content(object(nodes, "Node", "", "n1", "secretName:a"), 101), content(object(nodes, "Node", "", "n2", "secretName:b"), 102)
+	in.Snapshot[1].Objects, in.Results = []observed.Object{one, other}, &reuse.Results{}
+	first := ComputePlan(t.Context(), in)
+	if first.Base == nil || len(first.Steps) > 0 {
+		t.Fatalf("at first it wants %v: %s", first.Steps, first.Message)
+	}
+	follow := &follower{base: first.Base, before: in.Snapshot}
+	in.Snapshot = append(observed.Snapshot{}, in.Snapshot...)
+	in.Snapshot[1] = observed.Target{State: observed.Complete, Resource: nodes, At: 2, Objects: []observed.Object{one}}
+	in.Results, in.Earlier = first.Results, first.Base
+	if _, _, ok := follow.computeChange(in); ok {
+		t.Error("nothing refers to b, and that concerns no item")
+	}
+	if d := ComputePlan(t.Context(), in); len(d.Steps) != 1 {
+		t.Errorf("then it wants %v", d.Steps)
+	}
+}
+
+// A list that another rule has read as a whole is read again for the objects that have changed.
+func TestPiecesAfterTheWhole(t *testing.T) {
+	in, _ := joinTest(t, budget.Limits{}, []v1alpha1.Variable{
+		{Name: "listed", Expression: `nodes.items.filter(n, n.metadata.name != "n9")`},
+		{Name: "whole", Expression: `variables.listed.map(n, n.metadata.name).distinct().toSet()`},
+		{Name: "pieces", Expression: `variables.listed.countBy(n, n.spec.a)`},
+	}, rule(func(r *v1alpha1.Rule) { r.Name, r.When = "r1", `item.spec.x in variables.whole` }),
+		rule(func(r *v1alpha1.Rule) { r.Name, r.When = "r2", `item.metadata.name in variables.pieces` }))
+	in.Snapshot[0].Objects = []observed.Object{content(p("a", "x:none"), 1), content(p("b", "x:none"), 2)}
+	in.Snapshot[1].Objects, in.Results = []observed.Object{content(object(nodes, "Node", "", "n1", "a:c"), 101)}, &reuse.Results{}
+	first := ComputePlan(t.Context(), in)
+	follow := &follower{base: first.Base, before: in.Snapshot}
+	in.Snapshot = append(observed.Snapshot{}, in.Snapshot...)
+	in.Snapshot[1].Objects = append(in.Snapshot[1].Objects[:1:1], content(object(nodes, "Node", "", "n2", "a:b"), 102))
+	in.Results = first.Results
+	if got, _, ok := follow.computeChange(in); ok {
+		t.Errorf("of the change it wants %s, and Pod b matches now", got.Reason)
+	}
+}
+
+// Values that are not computed again keep objects that are gone: these are counted, and are not kept for long.
+func TestObjectsThatAreGoneAreCounted(t *testing.T) {
+	in, last := joinTest(t, budget.Limits{}, []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}},
+		rule(func(r *v1alpha1.Rule) { r.When = `item.spec.node in variables.byName && item.spec.?done.hasValue()` }))
+	var sizes []int64
+	for n := range maxDrifted + 2 {
+		follow := &follower{base: last.Base, before: in.Snapshot}
+		in = next(in, last, 101+n)
+		change, _, ok := follow.computeChange(in)
+		if !ok {
+			t.Fatalf("change %d is not enough", n)
+		}
+		last, sizes = change, append(sizes, change.Base.CountBytes())
+	}
+	if most, end := sizes[maxDrifted-1]-sizes[0], sizes[maxDrifted]-sizes[0]; most < (maxDrifted-1)*objectBytes || end > objectBytes {
+		t.Errorf("after %d changes it takes %d bytes more, and then %d", maxDrifted, most, end)
+	}
+}
+
 // While no item looks anything up, a change of another target evaluates none.
 func TestNothingLookedUp(t *testing.T) {
 	in, last := joinTest(t, budget.Limits{}, []v1alpha1.Variable{{Name: "byName", Expression: "nodes.items.indexBy(n, n.metadata.name)"}},

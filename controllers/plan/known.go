@@ -132,8 +132,9 @@ type Base struct {
 	sums            map[string]observed.ContentSum
 	// kept is what evaluations have found out, and lookups is what of that serves to find changes of what was looked up.
 	kept, lookups *celenv.Kept
-	// seenBytes is about what the objects take that only lookups has.
+	// seenBytes is about what the objects take that only lookups has. drifted counts the objects that have changed since its values were computed.
 	seenBytes int64
+	drifted   int
 	// until is when time may change an answer, by the API server's clock; zero: never.
 	until time.Time
 	// room is for how many results there is room, until all items are evaluated again: those of earlier contents of items are still among them.
@@ -145,6 +146,8 @@ const (
 	objectBytes = 1 << 10
 	// FirstObjects is how many objects of each list a Base has, for people.
 	FirstObjects = 100
+	// maxDrifted is after how many changes of objects the values of lookups are computed again: until then they may have objects that are gone.
+	maxDrifted = 500
 	// moreResults is how many results there may be besides those of a few items.
 	moreResults = 1024
 )
@@ -154,7 +157,7 @@ func (b *Base) CountBytes() int64 {
 	if b == nil {
 		return 0
 	}
-	bytes := b.kept.CountBytes() + b.lookups.CountOlder()
+	bytes := b.kept.CountBytes() + b.lookups.CountOlder() + objectBytes*int64(b.drifted)
 	if b.looksOnly {
 		bytes = b.lookups.CountBytes() + b.seenBytes
 	}
@@ -188,7 +191,11 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	if in.change != nil { // ComputeChange makes it
 		next := *in.change.now
 		next.kept, _ = e.KeepValues()
-		next.lookups = next.kept.KeepLookups(in.Programs, next.lookups) // what items have looked up in them has not changed
+		older := next.lookups.KeepInPieces(e, in.change.joined)
+		if next.drifted > maxDrifted {
+			older, next.drifted = nil, 0
+		}
+		next.lookups = next.kept.KeepLookups(in.Programs, older)
 		return &next
 	}
 	if d.results == nil {
@@ -196,7 +203,8 @@ func newBase(d *decider, p *Plan, e *celenv.Evaluation) *Base {
 	}
 	b := &Base{programs: weak.Make(in.Programs), sums: d.sums}
 	b.kept, _ = e.KeepValues()
-	b.lookups = b.kept.KeepLookups(in.Programs, in.Earlier.findLookups(d))
+	older, drifted := in.Earlier.findLookups(d)
+	b.lookups, b.drifted = b.kept.KeepLookups(in.Programs, older), drifted
 	if !b.follow(in, p, e) {
 		b.targets, b.joined, b.values, b.kept, b.looksOnly = nil, nil, nil, nil, true
 		if b.seenBytes = objectBytes * countLookedUp(in); b.seenBytes == 0 {
@@ -222,10 +230,10 @@ func countLookedUp(in *Input) (n int64) {
 }
 
 // findLookups returns the values in which entries were looked up, of variables that read no target whose contents have changed since; nil if there
-// are none.
-func (b *Base) findLookups(d *decider) *celenv.Kept {
+// are none. How many objects have changed since they were computed goes with them.
+func (b *Base) findLookups(d *decider) (older *celenv.Kept, drifted int) {
 	if !b.belongsTo(d.in) {
-		return nil
+		return nil, 0
 	}
 	var changed []string
 	for t := range d.in.Spec.Targets {
@@ -234,7 +242,7 @@ func (b *Base) findLookups(d *decider) *celenv.Kept {
 			changed = append(changed, name)
 		}
 	}
-	return d.in.Programs.KeepWithout(b.lookups, changed)
+	return d.in.Programs.KeepWithout(b.lookups, changed), b.drifted
 }
 
 // follow adds what ComputeChange has to know. It is not ok if the next plan must look at all items.
@@ -322,7 +330,9 @@ func (c *change) addJoined(in, some *Input, place int) (ok bool) {
 		c.were, c.are = map[string]any{}, map[string]any{}
 	}
 	c.joined = append(c.joined, t.Name)
-	were, are := b.joined[place].SplitChanges(in.Snapshot[place].ListContentChanges())
+	changes := in.Snapshot[place].ListContentChanges()
+	were, are := b.joined[place].SplitChanges(changes)
+	b.drifted += len(changes)
 	c.were[t.Name], c.are[t.Name] = were.MakeValue(false), are.MakeValue(false) // lists only are made in pieces
 	now := b.joined[place].WithChanges(in.Snapshot[place].Changes)
 	b.joined[place], b.values[t.Name], b.sums[t.Name] = now, now.MakeValue(t.Reference.Name != ""), now.SumContents()
@@ -350,7 +360,7 @@ func (c *change) checkRule(r *deciding, lookedUp []string) {
 	if c == nil || !c.results.LooksUp(r.rule.Name) || !slices.ContainsFunc(c.joined, func(target string) bool { return slices.Contains(lookedUp, target) }) {
 		return
 	}
-	if changes, ok := r.eval.FindChangedPieces(c.before.lookups, c.joined, c.were, c.are); ok && !c.results.AreConcerned(r.rule.Name, changes) {
+	if changes, ok := r.eval.FindChangedPieces(c.before.lookups, c.joined, c.were, c.are); ok && c.now.drifted <= maxDrifted && !c.results.AreConcerned(r.rule.Name, changes) {
 		return
 	}
 	changes, ok := r.eval.FindChangedLookups(c.before.lookups)
@@ -377,7 +387,7 @@ func ComputeChange(ctx context.Context, in *Input, b *Base) (p Plan, ok bool) {
 	if !p.wantsNothing() || c.concerns || p.Base == nil || p.Results.CountResults() != p.Evaluated {
 		return p, false
 	}
-	next.kept, next.lookups = p.Base.kept, p.Base.lookups
+	next.kept, next.lookups, next.drifted = p.Base.kept, p.Base.lookups, p.Base.drifted
 	if p.Results = in.Results.ExtendWith(p.Results); p.Results.CountResults() > b.room {
 		return p, false
 	}
