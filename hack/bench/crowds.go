@@ -313,6 +313,7 @@ func (f *field) measureChanges(ctx context.Context, s sizes) ([]figure, error) {
 	figures := []figure{{What: fmt.Sprintf("Heap of the operator for each of %s, the operator itself included", f.crowd), Value: fmt.Sprintf("%.1f KiB", heap/float64(f.crowd.pods)/1024)}}
 	for _, rate := range s.rates {
 		var written float64
+		began := time.Now()
 		meanwhile, err := f.measureInterval(ctx, func() (err error) {
 			if written, err = f.change(ctx, rate, s.writes); err != nil {
 				return err
@@ -322,10 +323,15 @@ func (f *field) measureChanges(ctx context.Context, s sizes) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
+		asked, err := countRequests(f.rig, began)
+		if err != nil {
+			return nil, err
+		}
 		what := fmt.Sprintf("Four podgc templates over %s, %.0f changes of Pods per second: ", f.crowd, written)
 		figures = append(figures,
 			figure{What: what + "CPU time of the operator per second", Value: fmt.Sprintf("%.0f ms", meanwhile.cpu())}.on("cpu-changes", "Cleaner, four podgc templates", written, meanwhile.cpu()),
 			figure{What: what + "evaluations per second, of all four", Value: fmt.Sprintf("%.1f", meanwhile.rate("cleaner_evaluations_total"))},
+			figure{What: what + "requests of the operator, beyond watches and its Leases", Value: counted(asked)},
 			figure{What: what + "resident memory of the operator", Value: fmt.Sprintf("%.0f MiB", meanwhile.resident()), Aim: f.aim("at most 150 MiB")})
 	}
 	return figures, nil

@@ -62,5 +62,8 @@ func counted(count map[string]int) string {
 	for _, k := range keys {
 		parts = append(parts, fmt.Sprintf("%d %s", count[k], k))
 	}
+	if len(parts) == 0 {
+		return "none"
+	}
 	return strings.Join(parts, ", ")
 }
