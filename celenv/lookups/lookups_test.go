@@ -197,6 +197,19 @@ func mustTime(text string) types.Timestamp {
 	return types.Timestamp{Time: at}
 }
 
+// listConcerned lists which of a, b and all of variable 5 are concerned.
+func listConcerned(c *Changes) (concerned string) {
+	for _, key := range []struct {
+		name string
+		sum  Key
+	}{{"a", sumKey(5, "a")}, {"b", sumKey(5, "b")}, {"*", sumAll(5)}} {
+		if c.ConcernAny([]Key{key.sum}) {
+			concerned += key.name
+		}
+	}
+	return concerned
+}
+
 // A change concerns the answers that have looked up what is different, and those that have looked at all.
 func TestChanges(t *testing.T) {
 	object, other := map[string]any{"a": "b"}, map[string]any{"a": "b"}
@@ -243,16 +256,7 @@ func TestChanges(t *testing.T) {
 		if ok := c.AddVariable(5, tc.before, tc.now); ok == tc.unknown {
 			t.Errorf("%s: it is %v that it can be told", name, ok)
 		}
-		got := ""
-		for _, key := range []struct {
-			name string
-			sum  Key
-		}{{"a", sumKey(5, "a")}, {"b", sumKey(5, "b")}, {"*", sumAll(5)}} {
-			if c.ConcernAny([]Key{key.sum}) {
-				got += key.name
-			}
-		}
-		if got != tc.want {
+		if got := listConcerned(c); got != tc.want {
 			t.Errorf("%s: it concerns %q, and not %q", name, got, tc.want)
 		}
 		if c.ConcernAny([]Key{sumKey(5, "c"), sumKey(4, "a"), sumAll(6)}) || c.ConcernAny(nil) {

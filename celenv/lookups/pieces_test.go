@@ -147,16 +147,7 @@ func TestChangesOfPieces(t *testing.T) {
 		if ok := c.AddPieces(5, tc.of, tc.all, tc.before, tc.now); ok == tc.unknown || c.Knows(5) != ok {
 			t.Errorf("%s: it is %v that it can be told", name, ok)
 		}
-		got := ""
-		for _, key := range []struct {
-			name string
-			sum  Key
-		}{{"a", sumKey(5, "a")}, {"b", sumKey(5, "b")}, {"*", sumAll(5)}} {
-			if c.ConcernAny([]Key{key.sum}) {
-				got += key.name
-			}
-		}
-		if got != tc.want {
+		if got := listConcerned(c); got != tc.want {
 			t.Errorf("%s: it concerns %q, and not %q", name, got, tc.want)
 		}
 	}
