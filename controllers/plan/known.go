@@ -157,10 +157,11 @@ func (b *Base) CountBytes() int64 {
 	if b == nil {
 		return 0
 	}
-	bytes := b.kept.CountBytes() + b.lookups.CountOlder() + objectBytes*int64(b.drifted)
+	bytes := b.kept.CountBytes() + b.lookups.CountOlder()
 	if b.looksOnly {
 		bytes = b.lookups.CountBytes() + b.seenBytes
 	}
+	bytes += objectBytes * int64(b.drifted)
 	for t := range b.targets {
 		bytes += objectBytes*int64(len(b.joined[t].Objects)) + objectBytes/4*int64(len(b.targets[t].Objects))
 	}
