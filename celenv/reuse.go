@@ -176,9 +176,7 @@ func (r *RuleEvaluation) FindChangedLookups(before *Kept) (changes *lookups.Chan
 	if e.changed == nil {
 		e.changed = lookups.NewChanges()
 	}
-	extra := e.p.limits.NewSharedBudget(&e.extraSteps) // no answer depends on what this takes
-	e.paying = &extra
-	defer func() { e.paying = &e.sharedBudget }()
+	defer payApart(e)()
 	for _, v := range r.p.lookups.variables {
 		now := &e.memos[v.slot]
 		if before == nil || before.memos[v.slot].value == nil {
@@ -231,14 +229,19 @@ func (v *variable) evaluatePieces(e *Evaluation, of map[string]any) ref.Val {
 		}
 	}
 	e.memos = (&Kept{memos: memos}).dropReaders(e.p, v.pieces.Targets)
-	extra := e.p.limits.NewSharedBudget(&e.extraSteps) // no answer depends on what this takes
-	e.paying = &extra
-	defer func() { e.paying = &e.sharedBudget }()
+	defer payApart(e)()
 	out, problem := v.expression.evaluateIn(e, e.paying)
 	if problem != nil {
 		return nil
 	}
 	return out
+}
+
+// payApart has variables be paid from what no answer depends on, until it is ended.
+func payApart(e *Evaluation) (end func()) {
+	extra := e.p.limits.NewSharedBudget(&e.extraSteps)
+	e.paying = &extra
+	return func() { e.paying = &e.sharedBudget }
 }
 
 // dropStopped forgets the variables that a limit has stopped.

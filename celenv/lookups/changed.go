@@ -63,21 +63,21 @@ func (c *Changes) ConcernAny(keys []Key) bool {
 // AddVariable adds what is different in a value of a variable, which is known by its place, from what it was. It is not ok if that cannot be found out, or
 // takes too much work: then every answer that has looked up anything of it may be another one. A variable is looked at once.
 func (c *Changes) AddVariable(place int, before, now ref.Val) (ok bool) {
-	ok, known := c.looked[place]
-	if !known {
-		ok = c.compareVariable(place, before, now) && c.compared <= maxComparisons && len(c.keys) <= maxChanged
-		c.looked[place] = ok
-	}
-	return ok
+	return c.lookOnce(place, func() bool { return c.compareVariable(place, before, now) })
 }
 
 // AddPieces adds the keys of a variable whose values may be other ones because objects have changed: before and now are the maps that it makes of these
 // objects alone, as they were and as they are, and all is the map of all objects, in which what was looked up is as it was before. It is not ok if that
 // cannot be found out. A variable is looked at once.
 func (c *Changes) AddPieces(place int, of Pieces, all, before, now ref.Val) (ok bool) {
+	return c.lookOnce(place, func() bool { return c.comparePieces(place, of, all, before, now) })
+}
+
+// lookOnce looks at a variable that was not looked at. It is not ok if look is not, or if there are too many values or keys then.
+func (c *Changes) lookOnce(place int, look func() (ok bool)) (ok bool) {
 	ok, known := c.looked[place]
 	if !known {
-		ok = c.comparePieces(place, of, all, before, now) && c.compared <= maxComparisons && len(c.keys) <= maxChanged
+		ok = look() && c.compared <= maxComparisons && len(c.keys) <= maxChanged
 		c.looked[place] = ok
 	}
 	return ok

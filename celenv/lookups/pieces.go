@@ -103,7 +103,7 @@ func (p *pieces) visitKeyed(loop ast.ComprehensionExpr) (counts, ok bool) {
 // visitList visits what makes a list. Each of its elements is made of one object.
 func (p *pieces) visitList(e ast.Expr) (ok bool) {
 	if name, ok := expr.FindListed(e); ok {
-		return p.addTarget(name)
+		return p.addTarget(strings.TrimPrefix(name, "."))
 	}
 	switch e.Kind() {
 	case ast.IdentKind:
@@ -153,7 +153,6 @@ func (p *pieces) visitSearched(e ast.Expr) (ok bool) {
 
 // addTarget adds a target, if it is one with many objects.
 func (p *pieces) addTarget(name string) (ok bool) {
-	name = strings.TrimPrefix(name, ".")
 	if ok = p.names.IsList(name); ok {
 		p.of[name] = true
 	}
@@ -186,19 +185,11 @@ func (p *pieces) visitEach(loop ast.ComprehensionExpr) (ok bool) {
 
 // readPart notes the names in a part that is evaluated for each object, also those of its loops.
 func (p *pieces) readPart(e ast.Expr) {
-	switch e.Kind() {
-	case ast.IdentKind:
-		p.read[nameOf(e)] = true
-	case ast.ComprehensionKind:
-		loop := e.AsComprehension()
-		for _, child := range []ast.Expr{loop.IterRange(), loop.AccuInit(), loop.LoopCondition(), loop.LoopStep(), loop.Result()} {
-			p.readPart(child)
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() == ast.IdentKind {
+			p.read[nameOf(e)] = true
 		}
-	default:
-		for _, child := range expr.ListChildren(e) {
-			p.readPart(child)
-		}
-	}
+	}))
 }
 
 // isTestOfList says that a condition tests whether a target with many objects is there, which no change of an object changes.

@@ -319,9 +319,9 @@ type change struct {
 	concerns bool
 }
 
-// addJoined adds what has changed of a target that has no items. It is not ok if that may concern items for another reason than that entries are looked
+// addJoined adds what has changed of a target that has no items, by changes of contents. It is not ok if that may concern items for another reason than that entries are looked
 // up.
-func (c *change) addJoined(in, some *Input, place int) (ok bool) {
+func (c *change) addJoined(in, some *Input, place int, changes []observed.Change) (ok bool) {
 	t, b := &in.Spec.Targets[place], c.now
 	if !c.isLookedUp(in, t.Name) {
 		return false
@@ -331,7 +331,6 @@ func (c *change) addJoined(in, some *Input, place int) (ok bool) {
 		c.were, c.are = map[string]any{}, map[string]any{}
 	}
 	c.joined = append(c.joined, t.Name)
-	changes := in.Snapshot[place].ListContentChanges()
 	were, are := b.joined[place].SplitChanges(changes)
 	b.drifted += len(changes)
 	c.were[t.Name], c.are[t.Name] = were.MakeValue(false), are.MakeValue(false) // lists only are made in pieces
@@ -448,7 +447,7 @@ func (c *change) addChanges(in, some *Input, place int) (more int, ok bool) {
 	}
 	changes := seen.ListContentChanges()
 	if !c.before.own[place] {
-		ok = len(changes) == 0 || c.addJoined(in, some, place)
+		ok = len(changes) == 0 || c.addJoined(in, some, place, changes)
 		now.At = seen.At
 		return 0, ok
 	}

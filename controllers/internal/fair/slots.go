@@ -41,25 +41,27 @@ type Slot struct {
 
 // AskSlot stands in line for a slot for a Cleaner, and calls come when it is there. Each Slot must be given back.
 func (s *Slots) AskSlot(key types.NamespacedName, come func()) *Slot {
-	return s.askSlot(key, come, func(*waiter[*Slot]) {})
+	return s.askSlot(key, come, nil)
 }
 
-// askSlot is AskSlot, with what decides where it waits.
+// askSlot is AskSlot, with what moves it in the line; nil: nothing.
 func (s *Slots) askSlot(key types.NamespacedName, come func(), place func(w *waiter[*Slot])) *Slot {
 	slot := &Slot{of: s, key: key, come: come}
 	s.callAfter(func(now time.Time) {
 		slot.waits = s.order.addWaiter(key, slot, true, now)
-		place(slot.waits)
+		if place != nil {
+			place(slot.waits)
+		}
 	})
 	return slot
 }
 
 // TakeSlot waits for a slot, which the caller must give back. It is an error if ctx is done before.
 func (s *Slots) TakeSlot(ctx context.Context, key types.NamespacedName) (*Slot, error) {
-	return s.takeSlot(ctx, key, func(*waiter[*Slot]) {})
+	return s.takeSlot(ctx, key, nil)
 }
 
-// takeSlot is TakeSlot, with what decides where it waits.
+// takeSlot is TakeSlot, with what moves it in the line; nil: nothing.
 func (s *Slots) takeSlot(ctx context.Context, key types.NamespacedName, place func(w *waiter[*Slot])) (*Slot, error) {
 	here := make(chan struct{})
 	slot := s.askSlot(key, func() { close(here) }, place)
