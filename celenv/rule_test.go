@@ -357,7 +357,7 @@ func TestForEachErrors(t *testing.T) {
 	for forEach, want := range map[string]string{
 		"pods":         "rules[0].forEach at 1:1: forEach must be a list, and this gave a map; write x.items for the objects of a target x, or x.transformList(k, v, v) for the values of a map",
 		"config.items": "rules[0].forEach at 1:8: no such key: items; test has(config.items) first, or write config.?items and .orValue(...) at the end",
-		"lists.range(6000).map(x, lists.range(6000))": "rules[0].forEach: the evaluation builds more than 67108864 bytes of strings, lists and maps; filter before you map, and join or concatenate less",
+		"lists.range(6000).map(x, lists.range(6000))": "rules[0].forEach: the evaluation builds more than 134217728 bytes of strings, lists and maps; filter before you map, and join or concatenate less",
 	} {
 		t.Run(forEach, func(t *testing.T) {
 			r := begin(t, compileWork(t, budget.Limits{}, podWork(nil, v1alpha1.Rule{Name: "r", ForEach: forEach, When: "true"})), podInput()).SelectRule(0)

@@ -38,9 +38,10 @@ func allowed() map[string][]string {
 		"celenv/references":                           {},
 		"celenv/compilecost":                          {"celenv/budget", "celenv/expr"},
 		"celenv/expr":                                 {},
-		"celenv/budget":                               {"celenv/expr", "celenv/library"},
+		"celenv/budget":                               {"celenv/compact", "celenv/expr", "celenv/library"},
+		"celenv/compact":                              {},
 		"celenv/timedependence":                       {"celenv/budget", "celenv/expr"},
-		"celenv/library":                              {"api/v1alpha1", "celenv/addresses", "celenv/references"},
+		"celenv/library":                              {"api/v1alpha1", "celenv/addresses", "celenv/compact", "celenv/references"},
 		"celenv/addresses":                            {},
 		"controllers/plan":                            {"api/protection", "api/v1alpha1", "celenv", "celenv/expr", "celenv/lookups", "celenv/params", "controllers/plan/askedreads", "controllers/plan/backoff", "controllers/plan/fortimers", "controllers/plan/groupfloor", "controllers/plan/idlepatches", "controllers/plan/itemerrors", "controllers/plan/itemtrace", "controllers/plan/observed", "controllers/plan/stringhash", "controllers/plan/limits", "controllers/plan/monotime", "controllers/plan/ownerpatches", "controllers/plan/reuse", "controllers/plan/runrow"},
 		"controllers/plan/askedreads":                 {"controllers/plan/observed"},
@@ -153,7 +154,7 @@ func allowed() map[string][]string {
 // doors lists, for each dependency that only some may use, the packages that may.
 func doors() map[string][]string {
 	return map[string][]string{
-		"github.com/google/cel-go":         {"celenv", "celenv/budget", "celenv/compilecost", "celenv/expr", "celenv/hoist", "celenv/library", "celenv/lookups", "celenv/parts", "celenv/resulttype", "celenv/timedependence", "celenv/usage"},
+		"github.com/google/cel-go":         {"celenv", "celenv/budget", "celenv/compact", "celenv/compilecost", "celenv/expr", "celenv/hoist", "celenv/library", "celenv/lookups", "celenv/parts", "celenv/resulttype", "celenv/timedependence", "celenv/usage"},
 		"k8s.io/apiserver":                 {"celenv", "celenv/budget", "celenv/library", "controllers/internal/identity"},
 		"helm.sh/helm":                     {"controllers/internal/actuate/helm"},
 		"github.com/cloudevents/sdk-go":    {"controllers/internal/outbox"},

@@ -57,13 +57,10 @@ func (c *Calls) TakesPattern(function string) bool { return c.Charges[function].
 func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
-	loops, literals := map[int64]bool{}, map[int64]ast.Expr{}
+	loops, literals := map[int64]bool{}, findLiterals(a.NativeRep().Expr())
 	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		switch e.Kind() {
-		case ast.ComprehensionKind:
+		if e.Kind() == ast.ComprehensionKind {
 			loops[e.AsComprehension().LoopCondition().ID()] = true
-		case ast.ListKind, ast.MapKind:
-			literals[e.ID()] = e
 		}
 	}))
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -77,8 +74,8 @@ func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDeco
 				}
 			}
 		case interpreter.InterpretableConstructor:
-			if e := literals[id]; e != nil && !areConstant(node.InitVals()) { // cel-go builds a constant one only once
-				i = newMeteredLiteral(e, node.InitVals(), m)
+			if l := literals[id]; l != nil && !areConstant(node.InitVals()) { // cel-go builds a constant one only once
+				i = newMeteredLiteral(l, node.InitVals(), m)
 			}
 		}
 		if loops[id] {

@@ -7,13 +7,13 @@ import (
 	"math"
 	"net/url"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/vtex/cleaner/celenv/compact"
 	"github.com/vtex/cleaner/celenv/expr"
 	"github.com/vtex/cleaner/celenv/library"
 )
@@ -100,7 +100,7 @@ func newChargeTable() map[string]Charge {
 		"regex.replace":    {forPattern: chargeReplaceMatches},
 
 		"@countBy":              {BeforeCall: chargeIndex, AfterCall: chargeResult},
-		"@groupBy":              {BeforeCall: chargeIndex, AfterCall: chargeResult},
+		"@groupBy":              {BeforeCall: chargeGroups, AfterCall: chargeResult},
 		"@indexBy":              {BeforeCall: chargeIndex, AfterCall: chargeResult},
 		"@sortByAssociatedKeys": {BeforeCall: chargeSort},
 		"cel.@mapInsert":        {BeforeCall: chargeInsert},
@@ -158,7 +158,20 @@ const freeFunctions = `
 	math.round math.sign math.sqrt math.trunc minor optional.none optional.of optional.ofNonZeroValue or orValue
 	patch podLabels podSpec prefixLength seconds sign sub type value`
 
-func chargeResult(m *Meter, result ref.Val) { m.payBuilding(measureFlat(result)) }
+// chargeResult pays for a result, without what its elements hold.
+func chargeResult(m *Meter, result ref.Val) {
+	const listSize = 80
+	n, isMeasured := compact.CountBytes(result)
+	_, isList := result.(traits.Lister)
+	switch {
+	case isMeasured:
+		m.payBuilding(int64(n))
+	case isList:
+		m.payBuilding(listSize + measureFlat(result))
+	default:
+		m.payBuilding(measureFlat(result))
+	}
+}
 
 // MeasureText measures how long a text is; 0 for what is none.
 func MeasureText(v ref.Val) int64 {
@@ -192,8 +205,12 @@ const (
 // some nanoseconds for each byte.
 func chargeShortText(m *Meter, args []ref.Val) ref.Val { return chargeText(m, args, maxShortText) }
 
-// chargeURLText is the same for a URL.
-func chargeURLText(m *Meter, args []ref.Val) ref.Val { return chargeText(m, args, MaxURLText) }
+// chargeURLText is the same for a URL, which becomes a value of its parts.
+func chargeURLText(m *Meter, args []ref.Val) ref.Val {
+	const urlSize = 112
+	m.payBuilding(urlSize)
+	return chargeText(m, args, MaxURLText)
+}
 
 func chargeText(m *Meter, args []ref.Val, most int64) ref.Val {
 	const slow = 16
@@ -323,9 +340,13 @@ func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 }
 
 func chargeInsert(m *Meter, args []ref.Val) ref.Val {
+	const mapSize = 256 // of a map with some entries
 	m.checkValueSize(measureFlat(args[0]))
 	if _, ok := args[0].(traits.MutableMapper); !ok {
 		m.payBuilding(measureFlat(args[0]))
+	}
+	if MeasureLength(args[0]) == 0 {
+		m.payBuilding(mapSize)
 	}
 	if update, ok := args[1].(traits.Mapper); ok {
 		m.payBuilding(measureFlat(update))
@@ -478,13 +499,22 @@ func chargeSlice(m *Meter, args []ref.Val) ref.Val {
 
 // chargeIndex pays for a map that may have an entry for each element of a list.
 func chargeIndex(m *Meter, args []ref.Val) ref.Val {
-	keys, ok := args[len(args)-1].(traits.Lister)
-	if !ok {
-		return nil
-	}
-	m.payCopying(MultiplyCapped(entrySize, MeasureLength(keys)))
-	m.payReading(sumTexts(keys))
+	m.payIndexing(args, 2*ValueSize)
 	return nil
+}
+
+// chargeGroups pays for a map that may have a list for each element of a list.
+func chargeGroups(m *Meter, args []ref.Val) ref.Val {
+	m.payIndexing(args, entrySize)
+	return nil
+}
+
+// payIndexing pays for hashing keys, and for so many bytes for each while a map is made of them.
+func (m *Meter) payIndexing(args []ref.Val, each int64) {
+	if keys, ok := args[len(args)-1].(traits.Lister); ok {
+		m.payCopying(MultiplyCapped(each, MeasureLength(keys)))
+		m.payReading(sumTexts(keys))
+	}
 }
 
 // chargeKey pays for the namespace and the name of an object.
@@ -674,20 +704,11 @@ func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// measureDecoded measures what a text of JSON becomes, by what begins and separates its values, and pays for reading it. Strings are parts of
-// the text, unless it has escapes, and objects with the same keys share these.
+// measureDecoded measures what a text of JSON becomes, and pays for reading it.
 func measureDecoded(m *Meter, v ref.Val) int64 {
-	const objectSize, listSize, partSize = 48, 64, 32
 	text, _ := v.(types.String)
 	m.payReading(MultiplyCapped(4, int64(len(text))))
-	objects := strings.Count(string(text), "{")
-	lists := strings.Count(string(text), "[")
-	values := strings.Count(string(text), ",") + objects + lists + 1
-	copied := 0
-	if strings.Contains(string(text), `\`) || !utf8.ValidString(string(text)) {
-		copied = len(text)
-	}
-	return AddCapped(int64(copied), MultiplyCapped(objectSize, int64(objects)), MultiplyCapped(listSize, int64(lists)), MultiplyCapped(partSize, int64(values)))
+	return int64(library.MeasureJSON(string(text)))
 }
 
 func chargeRange(m *Meter, args []ref.Val) ref.Val {

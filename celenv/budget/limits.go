@@ -27,18 +27,18 @@ import (
 // AllSteps and Wall bound everything together: once one of them is used up, the evaluation is aborted.
 type Limits struct {
 	// Steps is how much may be done: one for each turn of a loop, for each value that a comparison of lists or maps, a sort
-	// or a search has to look at, and for each 64 bytes of text that a function reads. 5,000,000 when zero: the proposal's
-	// condition takes about 5 steps for each Revision, and a search for each of 20,000 Pods among 1,000 Nodes would take
-	// 20,000,000 (indexBy: 21,000).
+	// or a search has to look at, and for each 64 bytes of text that a function reads. Half of AllSteps when zero: the
+	// proposal's condition takes about 5 steps for each Revision, and a search for each of 20,000 Pods among 1,000 Nodes
+	// would take 20,000,000 (indexBy: 21,000).
 	Steps int64
 	// Growth is how much may be built, in bytes: strings count their length, an element of a list 16, an entry of a map
-	// 64. What that takes in memory is at most four times as much. 64 MiB when zero.
+	// up to 64. What that takes in memory is at most twice as much. 128 MiB when zero.
 	Growth int64
-	// Value is how much one function may build at once, in the same bytes. 16 MiB when zero.
+	// Value is how much one function may build at once, in the same bytes. 32 MiB when zero.
 	Value int64
 	// ItemSteps is how much may be done for one item, its variables included. 100,000 when zero.
 	ItemSteps int64
-	// ItemGrowth is how much may be built for one item, in bytes. 4 MiB when zero.
+	// ItemGrowth is how much may be built for one item, in bytes. 8 MiB when zero.
 	ItemGrowth int64
 	// AllSteps is how much may be done in all, for all items too; 64 bytes that are built are one step. 25,000,000 when zero. Predictions
 	// and explanations have half as much in addition, and so has a search for the moment at which conditions change. Together that is at
@@ -59,18 +59,18 @@ type Limits struct {
 const UsualMemory = 680 << 20
 
 // WithDefaults gives the limits with their default in the place of each that is not set, for an operator that may use so many bytes of
-// memory. With it grows from UsualMemory on, up to 8 times as much, what an evaluation may build, hold and iterate over, and so do Steps, up to
-// half of AllSteps. AllSteps and Wall do not grow: no evaluation may take longer. 0 or less: the memory is not known.
+// memory. With it grows from UsualMemory on, up to 8 times as much, what an evaluation may build, hold and iterate over. Steps and Wall do not grow: no
+// evaluation may take longer. 0 or less: the memory is not known.
 func (l Limits) WithDefaults(memory int64) Limits {
 	const most = 8
 	times := min(max(float64(memory)/UsualMemory, 1), most)
 	grow := func(n int64) int64 { return int64(times * float64(n)) }
 	l.AllSteps = orDefault(l.AllSteps, 25_000_000)
-	l.Steps = orDefault(l.Steps, min(grow(5_000_000), max(l.AllSteps/2, 5_000_000)))
-	l.Growth = orDefault(l.Growth, grow(64<<20))
-	l.Value = orDefault(l.Value, grow(16<<20))
+	l.Steps = orDefault(l.Steps, l.AllSteps/2)
+	l.Growth = orDefault(l.Growth, grow(128<<20))
+	l.Value = orDefault(l.Value, grow(32<<20))
 	l.ItemSteps = orDefault(l.ItemSteps, 100_000)
-	l.ItemGrowth = orDefault(l.ItemGrowth, 4<<20)
+	l.ItemGrowth = orDefault(l.ItemGrowth, 8<<20)
 	l.Wall = orDefault(l.Wall, 20*time.Second)
 	l.SearchWall = orDefault(l.SearchWall, 10*time.Second)
 	l.Items = orDefault(l.Items, int(grow(250_000)))

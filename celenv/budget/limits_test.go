@@ -64,8 +64,8 @@ func TestPayments(t *testing.T) {
 		"Short texts are free": {0, 0, 0, func(m *Meter) { m.payReading(ReadStep - 1) }, ""},
 		"Reading":              {10, plenty, plenty, func(m *Meter) { m.payReading(11 * ReadStep) }, "the test needs more than 10 steps"},
 		"Copying builds not":   {10, 0, plenty, func(m *Meter) { m.payCopying(0); m.payReading(10 * ReadStep) }, ""},
-		"One function's value": {plenty, plenty, plenty, func(m *Meter) { m.payBuilding(16<<20 + 1) }, "one function would build more than 16777216 bytes"},
-		"One function's copy":  {plenty, plenty, plenty, func(m *Meter) { m.payCopying(16<<20 + 1) }, "one function would build more than 16777216 bytes"},
+		"One function's value": {plenty, plenty, plenty, func(m *Meter) { m.payBuilding(32<<20 + 1) }, "one function would build more than 33554432 bytes"},
+		"One function's copy":  {plenty, plenty, plenty, func(m *Meter) { m.payCopying(32<<20 + 1) }, "one function would build more than 33554432 bytes"},
 		"Sorting few keys":     {0, 0, 0, func(m *Meter) { m.paySorting(ValueSize - 1) }, ""},
 		"Sorting many keys":    {10, plenty, plenty, func(m *Meter) { m.paySorting(1 << 10) }, "the test needs more than 10 steps"},
 	}
@@ -126,17 +126,16 @@ func TestLimitsGrowWithMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		memory int64
 		times  int64
-		steps  int64
 	}{
-		"Unknown":  {0, 1, usual.Steps},
-		"Little":   {128 << 20, 1, usual.Steps},
-		"Usual":    {UsualMemory, 1, usual.Steps},
-		"Twice":    {2 * UsualMemory, 2, 2 * usual.Steps},
-		"Fourfold": {4 * UsualMemory, 4, 12_500_000},
-		"Endless":  {math.MaxInt64, 8, 12_500_000},
+		"Unknown":  {0, 1},
+		"Little":   {128 << 20, 1},
+		"Usual":    {UsualMemory, 1},
+		"Twice":    {2 * UsualMemory, 2},
+		"Fourfold": {4 * UsualMemory, 4},
+		"Endless":  {math.MaxInt64, 8},
 	} {
 		want := usual
-		want.Steps, want.Growth, want.Value, want.Retained, want.Items = tc.steps, tc.times*usual.Growth, tc.times*usual.Value, tc.times*usual.Retained, int(tc.times)*usual.Items
+		want.Growth, want.Value, want.Retained, want.Items = tc.times*usual.Growth, tc.times*usual.Value, tc.times*usual.Retained, int(tc.times)*usual.Items
 		if got := (Limits{}).WithDefaults(tc.memory); got != want {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}

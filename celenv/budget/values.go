@@ -59,6 +59,9 @@ type NativeList struct {
 	Native []any
 }
 
+// MakesOnDemand says that elements take no memory until they are asked for.
+func (l *NativeList) MakesOnDemand() {}
+
 // IsZeroValue says whether the list is empty, as optional.ofNonZeroValue asks.
 func (l *NativeList) IsZeroValue() bool { return len(l.Native) == 0 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // Certificates is what expressions ask about X.509 certificates.
@@ -72,14 +74,17 @@ func parseCertificates(text []byte) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, all)
 }
 
+// certificateKeys are what is known of a certificate.
+var certificateKeys = []ref.Val{ //nolint:gochecknoglobals // they never change
+	types.String("dnsNames"), types.String("issuer"), types.String("notAfter"), types.String("notBefore"), types.String("subject"),
+}
+
 func convertCertificate(c *x509.Certificate) ref.Val {
-	entries := map[ref.Val]ref.Val{
-		types.String("dnsNames"):  types.NewStringList(types.DefaultTypeAdapter, c.DNSNames),
-		types.String("issuer"):    types.String(c.Issuer.String()),
-		types.String("notAfter"):  types.Timestamp{Time: c.NotAfter},
-		types.String("notBefore"): types.Timestamp{Time: c.NotBefore},
-		types.String("subject"):   types.String(c.Subject.String()),
-	}
-	keys := []ref.Val{types.String("dnsNames"), types.String("issuer"), types.String("notAfter"), types.String("notBefore"), types.String("subject")}
-	return newOrderedMap(keys, entries)
+	return compact.NewRecord(certificateKeys, []ref.Val{
+		types.NewStringList(types.DefaultTypeAdapter, c.DNSNames),
+		types.String(c.Issuer.String()),
+		types.Timestamp{Time: c.NotAfter},
+		types.Timestamp{Time: c.NotBefore},
+		types.String(c.Subject.String()),
+	})
 }

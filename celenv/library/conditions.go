@@ -8,6 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // Conditions is how expressions read status.conditions, and how patches change them.
@@ -72,14 +74,11 @@ func setCondition(list, condition ref.Val) ref.Val {
 
 // withEntry gives a map with one entry more, or another value for it.
 func withEntry(m traits.Mapper, name types.String, value ref.Val) ref.Val {
-	var keys []ref.Val
-	entries := map[ref.Val]ref.Val{name: value}
+	var keys, values []ref.Val
 	for it := m.Iterator(); it.HasNext() == types.True; {
-		key := it.Next()
-		if key != name {
-			keys = append(keys, key)
-			entries[key] = m.Get(key)
+		if key := it.Next(); key != name {
+			keys, values = append(keys, key), append(values, m.Get(key))
 		}
 	}
-	return newOrderedMap(append(keys, name), entries)
+	return compact.NewMap(append(keys, name), append(values, value))
 }

@@ -4,12 +4,18 @@
 package library
 
 import (
+	"reflect"
+	"slices"
+	"strings"
+
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/parser"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // Index makes maps of lists, in one pass, for looking up what a loop would have to search for. The maps iterate in the
@@ -21,6 +27,9 @@ import (
 //	<list>.toSet() -> <map>                // x in list.toSet(): each element is a key, with the value true
 //	<map>.merge(<map>) -> <map>            // labels.merge({"a": "b"}): the entries of both; the second map wins. Any keys of maps do
 func Index() cel.EnvOption { return cel.Lib(indexLibrary{}) }
+
+// keyedMacros are the macros that give their function the key of each element.
+var keyedMacros = []string{"indexBy", "groupBy", "countBy"} //nolint:gochecknoglobals // they never change
 
 type indexLibrary struct{}
 
@@ -63,91 +72,153 @@ func newKeyedMacro(function string) cel.MacroFactory {
 	}
 }
 
-// visitElements calls visit with every element and its key. It gives the first error.
-func visitElements(name string, list, keys ref.Val, visit func(key, elem ref.Val)) ref.Val {
-	elems, ok := list.(traits.Lister)
-	if !ok {
-		return types.NewErr("%s: this is no list", name)
+// FindKey finds the list of one key that a macro of this library makes of each element, and the function that gets all of them. It is not ok for other
+// calls.
+func FindKey(call ast.CallExpr) (function string, key ast.Expr, ok bool) {
+	name, isInner := strings.CutPrefix(call.FunctionName(), "@")
+	if !isInner || !slices.Contains(keyedMacros, name) || len(call.Args()) != 1 || call.Args()[0].Kind() != ast.ComprehensionKind {
+		return "", nil, false
 	}
-	elem, key := elems.Iterator(), keys.(traits.Lister).Iterator()
-	for elem.HasNext() == types.True && key.HasNext() == types.True {
-		e, k := elem.Next(), key.Next()
-		if !canBeKey(k) {
-			return types.NewErr("%s: a key must be a string, an int or a bool, not %s", name, k.Type().TypeName())
-		}
-		visit(k, e)
+	step := call.Args()[0].AsComprehension().LoopStep() // all + [key]
+	if step.Kind() != ast.CallKind || len(step.AsCall().Args()) != 2 {
+		return "", nil, false
+	}
+	return name, step.AsCall().Args()[1], true
+}
+
+// CheckKey returns an error of a function, by its name, if the value cannot be a key of a map; else nil.
+func CheckKey(function string, v ref.Val) ref.Val {
+	if !canBeKey(v) {
+		return types.NewErr("%s: a key must be a string, an int or a bool, not %s", function, v.Type().TypeName())
 	}
 	return nil
 }
 
-func indexBy(list, keys ref.Val) ref.Val {
-	var order []ref.Val
-	entries := map[ref.Val]ref.Val{}
-	if err := visitElements("indexBy", list, keys, func(key, elem ref.Val) {
-		if _, found := entries[key]; !found {
-			order = append(order, key)
-			entries[key] = elem
+// listKeys returns the keys in a list, or an error. It keeps the slice of a list that has one.
+func listKeys(function string, v ref.Val) (keys []ref.Val, err ref.Val) {
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return nil, types.NewErr("%s: this is no list", function)
+	}
+	keys, isKept := keepValues(list)
+	for it := list.Iterator(); it.HasNext() == types.True; {
+		key := it.Next()
+		if err := CheckKey(function, key); err != nil {
+			return nil, err
 		}
-	}); err != nil {
+		if !isKept {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// listOfValues is the type of lists that loops make.
+var listOfValues = reflect.TypeOf(types.NewRefValList(types.DefaultTypeAdapter, nil)) //nolint:gochecknoglobals // it never changes
+
+// keepValues returns the slice of a list. It is not ok for a list that has none: other lists would make one each time.
+func keepValues(list traits.Lister) (values []ref.Val, ok bool) {
+	if reflect.TypeOf(list) == listOfValues {
+		values, ok = list.Value().([]ref.Val)
+	}
+	return values, ok
+}
+
+// OnDemand is a list that keeps no values of expressions: it makes each when it is asked for, in little time.
+type OnDemand interface {
+	traits.Lister
+	MakesOnDemand()
+}
+
+func indexBy(list, keys ref.Val) ref.Val {
+	table, err := newTableOfKeys("indexBy", list, keys)
+	if err != nil {
 		return err
 	}
-	return newOrderedMap(order, entries)
+	for !table.IsComplete() {
+		table.AddNext()
+	}
+	if source, is := list.(OnDemand); is {
+		return compact.NewIndex(table, 0, func(place int) ref.Val { return source.Get(types.Int(table.FirstAt(place))) })
+	}
+	values := make([]ref.Val, 0, table.CountKeys())
+	for n, it := 0, list.(traits.Lister).Iterator(); len(values) < table.CountKeys(); n++ {
+		if elem := it.Next(); n == table.FirstAt(len(values)) {
+			values = append(values, elem)
+		}
+	}
+	return compact.NewIndexOfValues(table, values)
+}
+
+// newTableOfKeys makes a table for the keys of the elements of a list, or an error.
+func newTableOfKeys(function string, list, keys ref.Val) (table *compact.Table, err ref.Val) {
+	elems, ok := list.(traits.Lister)
+	if !ok {
+		return nil, types.NewErr("%s: this is no list", function)
+	}
+	all, err := listKeys(function, keys)
+	if err != nil {
+		return nil, err
+	}
+	if n := elems.Size(); n != types.Int(len(all)) {
+		return nil, types.NewErr("%s: there are %d keys, and %v elements", function, len(all), n)
+	}
+	return compact.NewTable(all), nil
 }
 
 func groupBy(list, keys ref.Val) ref.Val {
-	var order []ref.Val
-	groups := map[ref.Val][]ref.Val{}
-	if err := visitElements("groupBy", list, keys, func(key, elem ref.Val) {
-		if _, found := groups[key]; !found {
-			order = append(order, key)
-		}
-		groups[key] = append(groups[key], elem)
-	}); err != nil {
+	table, err := newTableOfKeys("groupBy", list, keys)
+	if err != nil {
 		return err
 	}
-	entries := make(map[ref.Val]ref.Val, len(groups))
-	for key, group := range groups {
-		entries[key] = types.NewRefValList(types.DefaultTypeAdapter, group)
+	groups, n := [][]ref.Val{}, 0
+	for it := list.(traits.Lister).Iterator(); !table.IsComplete(); {
+		place, isNew := table.AddNext()
+		if isNew {
+			groups = append(groups, nil)
+		}
+		groups[place] = append(groups[place], it.Next())
+		n++
 	}
-	return newOrderedMap(order, entries)
+	const groupBytes = 128 // of a list of cel-go
+	values := make([]ref.Val, len(groups))
+	for i, group := range groups {
+		values[i] = types.NewRefValList(types.DefaultTypeAdapter, compact.TrimSlice(group))
+	}
+	return compact.NewIndex(table, (groupBytes+compact.ValueBytes)*len(groups)+compact.ValueBytes*n, func(place int) ref.Val { return values[place] })
 }
 
 func countBy(list, keys ref.Val) ref.Val {
-	var order []ref.Val
-	counts := map[ref.Val]int64{}
-	if err := visitElements("countBy", list, keys, func(key, _ ref.Val) {
-		if counts[key] == 0 {
-			order = append(order, key)
-		}
-		counts[key]++
-	}); err != nil {
+	table, err := newTableOfKeys("countBy", list, keys)
+	if err != nil {
 		return err
 	}
-	entries := make(map[ref.Val]ref.Val, len(counts))
-	for key, n := range counts {
-		entries[key] = types.Int(n)
+	var counts []int64
+	for !table.IsComplete() {
+		place, isNew := table.AddNext()
+		if isNew {
+			counts = append(counts, 0)
+		}
+		counts[place]++
 	}
-	return newOrderedMap(order, entries)
+	const countBytes = 8
+	return compact.NewIndex(table, countBytes*len(counts), func(place int) ref.Val { return types.Int(counts[place]) })
 }
 
 func toSet(list ref.Val) ref.Val {
-	var order []ref.Val
-	entries := map[ref.Val]ref.Val{}
-	if err := visitElements("toSet", list, list, func(key, _ ref.Val) {
-		if _, found := entries[key]; !found {
-			order = append(order, key)
-			entries[key] = types.True
-		}
-	}); err != nil {
+	table, err := newTableOfKeys("toSet", list, list)
+	if err != nil {
 		return err
 	}
-	return newOrderedMap(order, entries)
+	for !table.IsComplete() {
+		table.AddNext()
+	}
+	return compact.NewIndex(table, 0, func(int) ref.Val { return types.True })
 }
 
 // mergeMaps makes a map of two: the keys of the first in their order, and then the others of the second.
 func mergeMaps(first, second ref.Val) ref.Val {
-	var order []ref.Val
-	entries := map[ref.Val]ref.Val{}
+	var keys, all []ref.Val
 	for _, from := range []ref.Val{first, second} {
 		m, ok := from.(traits.Mapper)
 		if !ok {
@@ -155,33 +226,11 @@ func mergeMaps(first, second ref.Val) ref.Val {
 		}
 		for it := m.Iterator(); it.HasNext() == types.True; {
 			key := it.Next()
-			if _, found := entries[key]; !found {
-				order = append(order, key)
-			}
-			entries[key] = m.Get(key)
+			keys, all = append(keys, key), append(all, m.Get(key))
 		}
 	}
-	return newOrderedMap(order, entries)
+	return compact.NewMap(keys, all)
 }
-
-// orderedMap is a map that iterates in a given order, so that lists made from it are the same each
-// time. It is used by pointer: cel-go hashes values.
-type orderedMap struct {
-	traits.Mapper
-	keys []ref.Val
-}
-
-func newOrderedMap(keys []ref.Val, entries map[ref.Val]ref.Val) ref.Val {
-	return &orderedMap{Mapper: types.NewRefValMap(types.DefaultTypeAdapter, entries), keys: keys}
-}
-
-// Iterator visits the keys in the map's order.
-func (m *orderedMap) Iterator() traits.Iterator {
-	return types.NewRefValList(types.DefaultTypeAdapter, m.keys).Iterator()
-}
-
-// IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
-func (m *orderedMap) IsZeroValue() bool { return len(m.keys) == 0 }
 
 // canBeKey says whether the value can be a key of a map.
 func canBeKey(v ref.Val) bool {

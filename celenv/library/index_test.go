@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 )
 
 // words begin with z, a, m, a and z: an order that is not the one of the alphabet.
@@ -77,16 +78,90 @@ func TestMerge(t *testing.T) {
 	})
 }
 
-// The keys are those of the elements: where the lists differ in length, what has no partner is left.
-func TestVisitElementsVisitsPairs(t *testing.T) {
+// Each element has one key.
+func TestIndexFunctionsRefuseOtherNumbersOfKeys(t *testing.T) {
 	two, three := types.NewStringList(types.DefaultTypeAdapter, []string{"a", "b"}), types.NewStringList(types.DefaultTypeAdapter, []string{"x", "y", "z"})
-	for name, tc := range map[string]struct{ list, keys ref.Val }{"MoreKeys": {two, three}, "FewerKeys": {three, two}} {
-		t.Run(name, func(t *testing.T) {
-			visited := 0
-			if err := visitElements("f", tc.list, tc.keys, func(_, _ ref.Val) { visited++ }); err != nil || visited != 2 {
-				t.Errorf("%d pairs were visited: %v", visited, err)
+	for name, f := range map[string]func(list, keys ref.Val) ref.Val{"indexBy": indexBy, "groupBy": groupBy, "countBy": countBy} {
+		if err, failed := f(two, three).(*types.Err); !failed || err.Error() != name+": there are 3 keys, and 2 elements" {
+			t.Errorf("%s gives %v", name, err)
+		}
+		if err, failed := f(three, two).(*types.Err); !failed || err.Error() != name+": there are 2 keys, and 3 elements" {
+			t.Errorf("%s gives %v", name, err)
+		}
+	}
+}
+
+func TestCanBeKey(t *testing.T) {
+	for _, v := range []ref.Val{types.String(""), types.Int(0), types.Uint(0), types.False} {
+		if !canBeKey(v) {
+			t.Errorf("%T cannot be a key", v)
+		}
+	}
+	for _, v := range []ref.Val{types.Double(1), types.NullValue, types.Bytes("a"), types.Duration{}, types.OptionalNone, toSet(types.NewRefValList(types.DefaultTypeAdapter, nil)), types.NewRefValList(types.DefaultTypeAdapter, nil)} {
+		if canBeKey(v) {
+			t.Errorf("%T can be a key", v)
+		}
+	}
+}
+
+// onDemand is a list that counts how often an element is made.
+type onDemand struct {
+	traits.Lister
+	made int
+}
+
+func (l *onDemand) MakesOnDemand() {}
+
+func (l *onDemand) Get(i ref.Val) ref.Val {
+	l.made++
+	return l.Lister.Get(i)
+}
+
+// Elements of a list that makes them on demand are made when they are looked up, and are those that come first with their key.
+func TestIndexesMakeElementsOnDemand(t *testing.T) {
+	list := &onDemand{Lister: types.NewStringList(types.DefaultTypeAdapter, []string{"z1", "a1", "z2", "m1"})}
+	m := indexBy(list, types.NewStringList(types.DefaultTypeAdapter, []string{"z", "a", "z", "m"})).(traits.Mapper)
+	if m.Contains(types.String("z")) != types.True || m.Size() != types.Int(3) || list.made > 0 {
+		t.Errorf("%v keys, %d elements were made", m.Size(), list.made)
+	}
+	for key, want := range map[types.String]types.String{"z": "z1", "a": "a1", "m": "m1"} {
+		if got := m.Get(key); got != want {
+			t.Errorf("%s: got %v", key, got)
+		}
+	}
+	if list.made != 3 {
+		t.Errorf("%d elements were made", list.made)
+	}
+}
+
+// FindKey finds what each macro makes of an element, and nothing in other calls.
+func TestFindKey(t *testing.T) {
+	env, err := cel.NewEnv(Index(), cel.Variable("x", cel.DynType))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for expression, want := range map[string]string{
+		`[1].indexBy(y, 2)`: "indexBy", `[1].groupBy(y, 2)`: "groupBy", `[1].countBy(y, 2)`: "countBy", `[1].map(y, 2)`: "", `[1].toSet()`: "", `{}.merge({})`: "",
+	} {
+		parsed, issues := env.Parse(expression)
+		if issues.Err() != nil {
+			t.Fatal(issues.Err())
+		}
+		found := ""
+		ast.PostOrderVisit(parsed.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+			if e.Kind() != ast.CallKind {
+				return
 			}
-		})
+			if function, key, ok := FindKey(e.AsCall()); ok {
+				found = function
+				if key.Kind() != ast.ListKind || key.AsList().Elements()[0].AsLiteral() != types.Int(2) {
+					t.Errorf("%s: the key is %v", expression, key)
+				}
+			}
+		}))
+		if found != want {
+			t.Errorf("%s: found %q", expression, found)
+		}
 	}
 }
 

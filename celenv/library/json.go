@@ -10,16 +10,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // maxJSON is the longest text that json.unmarshal reads: more than an object in a cluster can hold.
@@ -68,27 +71,34 @@ func isValidJSON(v ref.Val) ref.Val {
 	return types.Bool(checkJSON(text) == nil)
 }
 
+// visitStructure visits the bytes of a text of JSON that are in no string, and the quote before each string.
+func visitStructure(text string) iter.Seq2[int, byte] {
+	return func(visit func(int, byte) bool) {
+		inString := false
+		for i := 0; i < len(text); i++ {
+			switch c := text[i]; {
+			case inString && c == '\\':
+				i++
+			case inString:
+				inString = c != '"'
+			case !visit(i, c):
+				return
+			default:
+				inString = c == '"'
+			}
+		}
+	}
+}
+
 // IsPlainJSON says whether a text of JSON cannot be nested too deep, nor have a number that is too large. Then json.valid need not decode it.
 func IsPlainJSON(text string) bool {
 	const longNumber = 300 // digits: the largest number has 309
-	depth, digits, inText := 0, 0, false
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if inText {
-			switch c {
-			case '\\':
-				i++
-			case '"':
-				inText = false
-			}
-			continue
-		}
+	depth, digits := 0, 0
+	for i, c := range visitStructure(text) {
 		if digits++; c < '0' || c > '9' {
 			digits = 0
 		}
 		switch c {
-		case '"':
-			inText = true
 		case '[', '{':
 			depth++
 		case ']', '}':
@@ -99,6 +109,48 @@ func IsPlainJSON(text string) bool {
 		}
 	}
 	return true
+}
+
+// MeasureJSON returns about how many bytes of memory a text of JSON needs once it is read, besides its own.
+func MeasureJSON(text string) int {
+	const textBytes, listBytes, elementBytes, stringBytes = 128, 96, 48, 32
+	var isList [maxJSONDepth + 1]bool // at each depth
+	depth, bytes, strings := 0, textBytes, 0
+	addValue := func() {
+		if isList[depth] {
+			bytes += elementBytes
+		} else {
+			bytes += 2 * nodeBytes
+		}
+	}
+	for _, c := range visitStructure(text) {
+		switch c {
+		case '"':
+			strings++
+		case ',':
+			addValue()
+		case '[', '{':
+			if depth == maxJSONDepth { // it will be refused there
+				return bytes
+			}
+			if depth++; c == '[' {
+				bytes += listBytes
+			}
+			isList[depth] = c == '['
+			addValue()
+		case ']', '}':
+			depth = max(0, depth-1)
+		}
+	}
+	if hasOwnStrings(text) {
+		bytes += len(text) + stringBytes*strings
+	}
+	return bytes
+}
+
+// hasOwnStrings says that strings of a text of JSON may not be parts of it.
+func hasOwnStrings(text string) bool {
+	return strings.Contains(text, `\`) || !utf8.ValidString(text)
 }
 
 // isDigit says whether there is a digit at a place.
@@ -124,9 +176,14 @@ func decodeJSON(text string) (ref.Val, error) {
 	if err := checkJSON(text); err != nil {
 		return nil, err
 	}
-	r := jsonReader{text: text, tokens: json.NewDecoder(strings.NewReader(text)), keysOf: map[int][]ref.Val{}}
+	r := jsonReader{jsonText: &jsonText{text: text}, tokens: json.NewDecoder(strings.NewReader(text))}
 	r.tokens.UseNumber() // a float64 would change integers above 2^53
-	return r.readValue(maxJSONDepth)
+	node, err := r.readNode(maxJSONDepth)
+	if err != nil {
+		return nil, err
+	}
+	r.nodes = compact.TrimSlice(r.nodes)
+	return r.makeValue(node), nil
 }
 
 var errTooDeep = fmt.Errorf("lists and maps are nested more than %d deep", maxJSONDepth)
@@ -139,48 +196,54 @@ func describeDecodeError(err error) error {
 	return err
 }
 
-// jsonReader makes CEL values of a text of JSON that is known to be valid.
+// jsonReader reads a text of JSON that is known to be valid.
 type jsonReader struct {
-	text   string
+	*jsonText
 	tokens *json.Decoder
-	keysOf map[int][]ref.Val // the latest keys of an object with so many
+	stack  []jsonNode // of the objects that are being read: each key, and its value after it
 }
 
-// readValue reads the next value, if at most so many lists and maps are nested in it.
-func (r *jsonReader) readValue(depth int) (ref.Val, error) {
+// readNode reads the next value, if at most so many lists and maps are nested in it.
+func (r *jsonReader) readNode(depth int) (jsonNode, error) {
 	token, err := r.tokens.Token()
 	if err != nil {
-		return nil, describeDecodeError(err)
+		return 0, describeDecodeError(err)
 	}
 	switch token := token.(type) {
 	case nil:
-		return types.NullValue, nil
+		return jsonNull, nil
 	case bool:
-		return types.Bool(token), nil
+		if token {
+			return newJSONNode(jsonBool, 1, 0), nil
+		}
+		return jsonBool, nil
 	case string:
-		return r.shareText(token), nil
+		return r.addString(token), nil
 	case json.Number:
-		return convertNumber(token)
+		if _, err := convertNumber(token); err != nil {
+			return 0, err
+		}
+		return newJSONNode(jsonNumber, int(r.tokens.InputOffset())-len(token), len(token)), nil
 	case json.Delim:
 		if depth == 0 {
-			return nil, errTooDeep
+			return 0, errTooDeep
 		}
 		if token == '[' {
 			return r.readList(depth - 1)
 		}
 		return r.readObject(depth - 1)
 	default:
-		return nil, fmt.Errorf("cannot read %T", token)
+		return 0, fmt.Errorf("cannot read %T", token)
 	}
 }
 
-// shareText returns a string that was just read as a part of the text, so that it takes no memory of its own.
-func (r *jsonReader) shareText(read string) types.String {
+// addString adds a string that was just read: as a part of the text, unless it has escapes.
+func (r *jsonReader) addString(read string) jsonNode {
 	end := int(r.tokens.InputOffset()) - 1
 	if begin := end - len(read); begin >= 0 && r.text[begin:end] == read {
-		return types.String(r.text[begin:end])
+		return newJSONNode(jsonString, begin, len(read))
 	}
-	return types.String(read) // it has escapes
+	return r.addMade(types.String(read))
 }
 
 func convertNumber(number json.Number) (ref.Val, error) {
@@ -195,61 +258,39 @@ func convertNumber(number json.Number) (ref.Val, error) {
 }
 
 // readList reads the rest of a list.
-func (r *jsonReader) readList(depth int) (ref.Val, error) {
+func (r *jsonReader) readList(depth int) (jsonNode, error) {
 	elements := []ref.Val{}
 	for r.tokens.More() {
-		element, err := r.readValue(depth)
+		element, err := r.readNode(depth)
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		elements = append(elements, element)
+		elements = append(elements, r.makeValue(element))
 	}
 	if _, err := r.tokens.Token(); err != nil {
-		return nil, describeDecodeError(err)
+		return 0, describeDecodeError(err)
 	}
-	return types.NewRefValList(types.DefaultTypeAdapter, trimValues(elements)), nil
+	return r.addMade(types.NewRefValList(types.DefaultTypeAdapter, compact.TrimSlice(elements))), nil
 }
 
 // readObject reads the rest of an object.
-func (r *jsonReader) readObject(depth int) (ref.Val, error) {
-	o := &jsonObject{}
-	isSorted := true
+func (r *jsonReader) readObject(depth int) (jsonNode, error) {
+	begin := len(r.stack)
 	for r.tokens.More() {
-		key, err := r.readValue(depth)
-		if err != nil {
-			return nil, err
+		for range 2 { // a key, and its value
+			node, err := r.readNode(depth)
+			if err != nil {
+				return 0, err
+			}
+			r.stack = append(r.stack, node)
 		}
-		value, err := r.readValue(depth)
-		if err != nil {
-			return nil, err
-		}
-		if n := len(o.keys); n > 0 && o.keys[n-1].(types.String) >= key.(types.String) {
-			isSorted = false
-		}
-		o.keys, o.values = append(o.keys, key), append(o.values, value)
 	}
 	if _, err := r.tokens.Token(); err != nil {
-		return nil, describeDecodeError(err)
+		return 0, describeDecodeError(err)
 	}
-	if !isSorted {
-		o.sort()
-	}
-	if same := r.keysOf[len(o.keys)]; slices.Equal(same, o.keys) {
-		o.keys = same
-	} else {
-		o.keys = trimValues(o.keys)
-		r.keysOf[len(o.keys)] = o.keys
-	}
-	o.values = trimValues(o.values)
-	return o, nil
-}
-
-// trimValues returns values without much room behind them, and without what is in it.
-func trimValues(values []ref.Val) []ref.Val {
-	if cap(values) > len(values)+len(values)/4 {
-		return append(make([]ref.Val, 0, len(values)), values...)
-	}
-	return slices.Clip(values)
+	object := r.addObject(r.stack[begin:])
+	r.stack = r.stack[:begin]
+	return object, nil
 }
 
 func marshalJSON(v ref.Val) ref.Val {

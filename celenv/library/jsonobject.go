@@ -4,115 +4,146 @@
 package library
 
 import (
-	"reflect"
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
-// jsonObject is an object of a text of JSON: a map from strings that iterates in the order of its keys. Objects of one text that have the same
-// keys, as the records of a table do, share them, so that each takes little more than its values. It is used by pointer: cel-go hashes values.
-type jsonObject struct{ keys, values []ref.Val }
+// jsonText is a text of JSON that was read. It has a node for each key and value of its objects, which says where in the text it is, so that a text takes
+// little more memory than its own bytes. Values are made when they are asked for.
+type jsonText struct {
+	text  string
+	nodes []jsonNode
+	made  []ref.Val // what is no part of the text: strings with escapes, and lists
+}
 
-// sort sorts the keys, and keeps the last value of each.
-func (o *jsonObject) sort() {
-	order := make([]int32, len(o.keys))
-	for i := range order {
-		order[i] = int32(i)
+// jsonNode is a key or a value: its kind, and two numbers.
+type jsonNode uint64
+
+// The kinds of nodes, and their numbers.
+const (
+	jsonNull   jsonNode = iota
+	jsonBool            // 1 for true
+	jsonNumber          // where it begins, and its length
+	jsonString          // where what is in the quotes begins, and its length
+	jsonMade            // where in made it is
+	jsonNested          // an object: where its nodes are, and how many keys it has
+)
+
+const (
+	kindBits   = 3
+	numberBits = 30 // the longest text has 2^22 bytes
+)
+
+func newJSONNode(kind jsonNode, first, second int) jsonNode {
+	return kind | jsonNode(first)<<kindBits | jsonNode(second)<<(kindBits+numberBits) //nolint:gosec // no text is that long
+}
+
+func (n jsonNode) kind() jsonNode { return n & (1<<kindBits - 1) }
+func (n jsonNode) first() uint32  { return uint32(n >> kindBits & (1<<numberBits - 1)) }
+func (n jsonNode) second() uint32 { return uint32(n >> (kindBits + numberBits)) }
+
+// makeValue makes the value of a node.
+func (t *jsonText) makeValue(n jsonNode) ref.Val {
+	switch n.kind() {
+	case jsonBool:
+		return types.Bool(n.first() == 1)
+	case jsonNumber:
+		value, err := convertNumber(json.Number(t.readText(n)))
+		if err != nil { // it was read before
+			return types.WrapErr(err)
+		}
+		return value
+	case jsonString:
+		return types.String(t.readText(n))
+	case jsonMade:
+		return t.made[n.first()]
+	case jsonNested:
+		return compact.NewMapOf(jsonObject{t, n.first(), n.second()})
+	default:
+		return types.NullValue
 	}
-	slices.SortStableFunc(order, func(a, b int32) int { return compareKeys(o.keys[a], o.keys[b]) })
-	keys, values := make([]ref.Val, 0, len(order)), make([]ref.Val, 0, len(order))
-	for n, i := range order {
-		if n+1 == len(order) || o.keys[order[n+1]] != o.keys[i] {
-			keys, values = append(keys, o.keys[i]), append(values, o.values[i])
+}
+
+// readText returns the text of a string or a number.
+func (t *jsonText) readText(n jsonNode) string {
+	if n.kind() == jsonMade {
+		return string(t.made[n.first()].(types.String))
+	}
+	return t.text[n.first() : n.first()+n.second()]
+}
+
+// addMade adds a value that is no part of the text.
+func (t *jsonText) addMade(v ref.Val) jsonNode {
+	t.made = append(t.made, v)
+	return newJSONNode(jsonMade, len(t.made)-1, 0)
+}
+
+// jsonObject is an object of a text of JSON: its keys, which are sorted and each once, and after these their values.
+type jsonObject struct {
+	of      *jsonText
+	at, len uint32
+}
+
+func (o jsonObject) listKeys() []jsonNode { return o.of.nodes[o.at : o.at+o.len] }
+
+// CountKeys returns how many keys there are.
+func (o jsonObject) CountKeys() int { return int(o.len) }
+
+// KeyAt returns the key at a place.
+func (o jsonObject) KeyAt(place int) ref.Val { return o.of.makeValue(o.of.nodes[int(o.at)+place]) }
+
+// ValueAt returns the value at a place.
+func (o jsonObject) ValueAt(place int) ref.Val {
+	return o.of.makeValue(o.of.nodes[int(o.at+o.len)+place])
+}
+
+// nodeBytes is what a node takes.
+const nodeBytes = 8
+
+// CountBytes returns about how many bytes the entries take.
+func (o jsonObject) CountBytes() int { return nodeBytes * (1 + 2*int(o.len)) }
+
+// FindPlace returns the place of a key.
+func (o jsonObject) FindPlace(key ref.Val) (place int, found bool) {
+	text, isText := key.(types.String)
+	if !isText {
+		return 0, false
+	}
+	return slices.BinarySearchFunc(o.listKeys(), string(text), func(n jsonNode, text string) int { return strings.Compare(o.of.readText(n), text) })
+}
+
+// addObject adds the nodes of an object: keys as they were read, and the value after each. The last value of a key counts.
+func (t *jsonText) addObject(read []jsonNode) jsonNode {
+	at, n := len(t.nodes), len(read)/2
+	order := make([]int32, 0, smallObject)
+	for i := range n {
+		order = append(order, int32(i))
+	}
+	compare := func(a, b int32) int { return strings.Compare(t.readText(read[2*a]), t.readText(read[2*b])) }
+	if !slices.IsSortedFunc(order, compare) {
+		slices.SortStableFunc(order, compare)
+	}
+	isLast := func(i int) bool { return i+1 == n || compare(order[i], order[i+1]) != 0 }
+	keys := 0
+	for i, from := range order {
+		if isLast(i) {
+			t.nodes = append(t.nodes, read[2*from])
+			keys++
 		}
 	}
-	o.keys, o.values = keys, values
-}
-
-func compareKeys(a, b ref.Val) int {
-	return strings.Compare(string(a.(types.String)), string(b.(types.String)))
-}
-
-// Find returns the value of a key.
-func (o *jsonObject) Find(key ref.Val) (ref.Val, bool) {
-	if _, isText := key.(types.String); !isText {
-		return nil, false
-	}
-	i, found := slices.BinarySearchFunc(o.keys, key, compareKeys)
-	if !found {
-		return nil, false
-	}
-	return o.values[i], true
-}
-
-// Get returns the value of a key, or an error.
-func (o *jsonObject) Get(key ref.Val) ref.Val {
-	value, found := o.Find(key)
-	if !found {
-		return types.ValOrErr(value, "no such key: %v", key)
-	}
-	return value
-}
-
-// Contains says whether there is a key.
-func (o *jsonObject) Contains(key ref.Val) ref.Val {
-	_, found := o.Find(key)
-	return types.Bool(found)
-}
-
-// Size returns the number of keys.
-func (o *jsonObject) Size() ref.Val { return types.Int(len(o.keys)) }
-
-// IsZeroValue says whether the map is empty, as optional.ofNonZeroValue asks.
-func (o *jsonObject) IsZeroValue() bool { return len(o.keys) == 0 }
-
-// Iterator visits the keys in their order.
-func (o *jsonObject) Iterator() traits.Iterator {
-	return types.NewRefValList(types.DefaultTypeAdapter, o.keys).Iterator()
-}
-
-// Equal says whether another map has the same entries.
-func (o *jsonObject) Equal(other ref.Val) ref.Val {
-	m, isMap := other.(traits.Mapper)
-	if !isMap || m.Size() != o.Size() {
-		return types.False
-	}
-	for i, key := range o.keys {
-		if value, found := m.Find(key); !found || types.Equal(o.values[i], value) == types.False {
-			return types.False
+	for i, from := range order {
+		if isLast(i) {
+			t.nodes = append(t.nodes, read[2*from+1])
 		}
 	}
-	return types.True
+	return newJSONNode(jsonNested, at, keys)
 }
 
-// Type returns the type of maps.
-func (o *jsonObject) Type() ref.Type { return types.MapType }
-
-// Value returns the entries as a map of Go.
-func (o *jsonObject) Value() any { return o.copy().Value() }
-
-// ConvertToNative returns the map as a value of Go.
-func (o *jsonObject) ConvertToNative(to reflect.Type) (any, error) {
-	return o.copy().ConvertToNative(to)
-}
-
-// ConvertToType returns the map, or its type.
-func (o *jsonObject) ConvertToType(to ref.Type) ref.Val {
-	if to == types.MapType {
-		return o
-	}
-	return o.copy().ConvertToType(to)
-}
-
-// copy returns a map of cel-go with the same entries.
-func (o *jsonObject) copy() ref.Val {
-	entries := make(map[ref.Val]ref.Val, len(o.keys))
-	for i, key := range o.keys {
-		entries[key] = o.values[i]
-	}
-	return newOrderedMap(o.keys, entries)
-}
+// smallObject is how many keys most objects have at most.
+const smallObject = 16

@@ -13,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/vtex/cleaner/celenv/addresses"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // Network is what expressions ask about ranges of addresses, besides what Kubernetes' cidr() knows.
@@ -101,12 +103,9 @@ func ipsShared(all ref.Val) ref.Val {
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("ipsShared: %w", err))
 	}
-	out := []ref.Val{}
+	out, keys := []ref.Val{}, []ref.Val{types.String("ips"), types.String("names")}
 	for _, s := range shared {
-		ips, names := types.String("ips"), types.String("names")
-		out = append(out, newOrderedMap([]ref.Val{ips, names}, map[ref.Val]ref.Val{
-			ips: types.String(s.Range.String()), names: types.NewStringList(types.DefaultTypeAdapter, s.Names),
-		}))
+		out = append(out, compact.NewRecord(keys, []ref.Val{types.String(s.Range.String()), types.NewStringList(types.DefaultTypeAdapter, s.Names)}))
 	}
 	return types.NewRefValList(types.DefaultTypeAdapter, out)
 }

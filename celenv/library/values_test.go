@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 func TestQuoteValue(t *testing.T) {
@@ -62,7 +64,7 @@ func TestConvertToMap(t *testing.T) {
 		ok    bool
 	}{
 		"OfGo":      {adapt(map[string]any{"a": int64(1)}), map[string]any{"a": int64(1)}, true},
-		"OfCEL":     {newTestMap("a", "b"), map[string]any{"a": int64(0), "b": int64(1)}, true},
+		"OfCEL":     {compact.NewMap([]ref.Val{types.String("a"), types.String("b")}, []ref.Val{types.Int(0), types.Int(1)}), map[string]any{"a": int64(0), "b": int64(1)}, true},
 		"OfTexts":   {adapt(map[string]string{"a": "b"}), map[string]any{"a": "b"}, true},
 		"Empty":     {adapt(map[string]any{}), map[string]any{}, true},
 		"List":      {adapt([]any{}), nil, false},
