@@ -69,25 +69,7 @@ func (m *Map[E]) IsZeroValue() bool { return m.entries.CountKeys() == 0 }
 
 // Iterator visits the keys in the order of the map.
 func (m *Map[E]) Iterator() traits.Iterator {
-	return &entryIterator[E]{Iterator: emptyIterator, entries: m.entries}
-}
-
-// emptyIterator is what an iterator of cel-go says of its own type.
-var emptyIterator = types.NewRefValList(types.DefaultTypeAdapter, nil).Iterator() //nolint:gochecknoglobals // it never changes
-
-type entryIterator[E Entries] struct {
-	traits.Iterator
-	entries E
-	next    int
-}
-
-// HasNext says whether there is another key.
-func (i *entryIterator[E]) HasNext() ref.Val { return types.Bool(i.next < i.entries.CountKeys()) }
-
-// Next returns it.
-func (i *entryIterator[E]) Next() ref.Val {
-	i.next++
-	return i.entries.KeyAt(i.next - 1)
+	return NewIterator(m.entries.CountKeys(), m.entries.KeyAt)
 }
 
 // Fold visits the entries in the order of the map, until the visitor has enough. Loops with two variables call it.

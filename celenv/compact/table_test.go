@@ -123,7 +123,7 @@ func TestIndexesTakeLittleMemory(t *testing.T) {
 		m := NewIndex(table, 0, func(int) ref.Val { return types.True })
 		took := held() - before
 		said, _ := CountBytes(m)
-		if took > keys*int64(tc.most) || took > 2*int64(said)+1024 {
+		if took > keys*int64(tc.most) || took > 2*int64(said)+(64<<10) {
 			t.Errorf("%s: a key takes %d bytes, and all together say that they take %d", name, took/keys, said)
 		}
 		runtime.KeepAlive(m)
