@@ -59,6 +59,7 @@ func newChargeTable() map[string]Charge {
 		"lastIndexOf":     {BeforeCall: chargeSearchIn},
 		"lists.range":     {BeforeCall: chargeRange},
 		"merge":           {BeforeCall: chargeMerge},
+		"optional.of":     {BeforeCall: chargeOptional},
 		"optional.unwrap": {BeforeCall: chargeCopy},
 		"replace":         {BeforeCall: chargeReplace},
 		"reverse":         {BeforeCall: chargeRunes, AfterCall: chargeResult},
@@ -70,10 +71,15 @@ func newChargeTable() map[string]Charge {
 		"toSet":           {BeforeCall: chargeIndex, AfterCall: chargeResult},
 		"trim":            {BeforeCall: chargeCopy},
 		"unwrapOpt":       {BeforeCall: chargeCopy},
-		"validate":        {BeforeCall: chargeValidate, AfterCall: chargeResult},
+		"validate":        {BeforeCall: chargeValidate, AfterCall: chargeMessages},
+
+		"optional.ofNonZeroValue": {BeforeCall: chargeOptional},
 
 		"isQuantity": {BeforeCall: chargeQuantity},
-		"quantity":   {BeforeCall: chargeQuantity},
+		"quantity":   {BeforeCall: chargeNewQuantity},
+		"add":        {BeforeCall: chargeArithmetic},
+		"sub":        {BeforeCall: chargeArithmetic},
+		"semver":     {BeforeCall: chargeVersion},
 
 		"find":    {forPattern: chargeMatch},
 		"findAll": {forPattern: chargeMatches, AfterCall: chargeResult},
@@ -125,7 +131,7 @@ func newChargeTable() map[string]Charge {
 // shortTextFunctions are the functions that read a text which is never long: a number, a time, an address.
 const shortTextFunctions = `
 	bool cidr cidrUsable containsCIDR containsIP double duration int ip ip.isCanonical isCIDR isIP isSemver
-	parseDuration parseTimestamp semver timestamp uint format.named`
+	parseDuration parseTimestamp timestamp uint format.named`
 
 // urlTextFunctions are the functions that read a URL.
 const urlTextFunctions = `isURL url`
@@ -149,18 +155,20 @@ const zoneFunctions = `
 // freeFunctions are the functions that take no longer for large arguments than for small ones.
 const freeFunctions = `
 	!_ -_ @not_strictly_false __not_strictly_false__ _%_ _&&_ _*_ _-_ _/_ _?._ _?_:_ _[?_] _[_] _||_
-	add asApproximateFloat asInteger compareTo dyn family first format.byte format.date format.datetime
+	asApproximateFloat asInteger compareTo dyn family first format.byte format.date format.datetime
 	format.dns1035Label format.dns1035LabelPrefix format.dns1123Label format.dns1123LabelPrefix
 	format.dns1123Subdomain format.dns1123SubdomainPrefix format.labelValue format.qualifiedName format.uri
 	format.uuid hasValue isGlobalUnicast isGreaterThan isInteger isLessThan isLinkLocalMulticast
 	isLinkLocalUnicast isLoopback isUnspecified last major masked math.abs math.bitAnd math.bitNot math.bitOr
 	math.bitShiftLeft math.bitShiftRight math.bitXor math.ceil math.floor math.isFinite math.isInf math.isNaN
-	math.round math.sign math.sqrt math.trunc minor optional.none optional.of optional.ofNonZeroValue or orValue
-	patch podLabels podSpec prefixLength seconds sign sub type value`
+	math.round math.sign math.sqrt math.trunc minor optional.none or orValue
+	patch podLabels podSpec prefixLength seconds sign type value`
+
+// listSize is what a list takes besides its elements.
+const listSize = 80
 
 // chargeResult pays for a result, without what its elements hold.
 func chargeResult(m *Meter, result ref.Val) {
-	const listSize = 80
 	n, isMeasured := compact.CountBytes(result)
 	_, isList := result.(traits.Lister)
 	switch {
@@ -268,6 +276,7 @@ func chargeRunes(m *Meter, args []ref.Val) ref.Val {
 		m.payBuilding(int64(len(v)))
 	case traits.Lister:
 		m.payCopying(MultiplyCapped(ValueSize, MeasureLength(v)))
+		m.payBuilding(MultiplyCapped(int64(library.MeasureElements(v)-ValueSize), MeasureLength(v)))
 		m.payElements(v)
 	}
 	return nil
@@ -333,10 +342,17 @@ func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 	case traits.MutableLister: // a loop that collects, or an empty list: only appended values are new
 		m.checkValueSize(MultiplyCapped(ValueSize, MeasureLength(left)))
 		m.payBuilding(measureFlat(args[1]))
-	case types.String, types.Bytes, traits.Lister:
+	case types.String, types.Bytes:
 		m.payBuilding(AddCapped(measureFlat(left), measureFlat(args[1])))
+	case traits.Lister:
+		m.payBuilding(AddCapped(2*listSize, measureElements(left), measureElements(args[1])))
 	}
 	return nil
+}
+
+// measureElements measures what the elements of a list take in another list.
+func measureElements(v ref.Val) int64 {
+	return MultiplyCapped(int64(library.MeasureElements(v)), MeasureLength(v))
 }
 
 func chargeInsert(m *Meter, args []ref.Val) ref.Val {
@@ -473,7 +489,7 @@ func chargeSort(m *Meter, args []ref.Val) ref.Val {
 		m.payReading(MultiplyCapped(sumTexts(list), rounds+1))
 	}
 	m.payCopying(MultiplyCapped(ValueSize, n))
-	m.payBuilding(MultiplyCapped(ValueSize, n))
+	m.payBuilding(AddCapped(listSize, measureElements(args[0])))
 	return nil
 }
 
@@ -492,7 +508,7 @@ func chargeSlice(m *Meter, args []ref.Val) ref.Val {
 	from, isFrom := args[1].(types.Int)
 	to, isTo := args[2].(types.Int)
 	if isFrom && isTo && from >= 0 && to > from {
-		m.payBuilding(MultiplyCapped(ValueSize, min(int64(to-from), MeasureLength(args[0]))))
+		m.payBuilding(AddCapped(listSize, MultiplyCapped(int64(library.MeasureElements(args[0])), min(int64(to-from), MeasureLength(args[0])))))
 	}
 	return nil
 }
@@ -797,6 +813,43 @@ func chargeFormat(m *Meter, args []ref.Val) ref.Val {
 	m.payReading(walk.copied)
 	m.payBuilding(size)
 	return nil
+}
+
+// chargeNewQuantity pays for a quantity.
+func chargeNewQuantity(m *Meter, args []ref.Val) ref.Val {
+	chargeArithmetic(m, args)
+	return chargeQuantity(m, args)
+}
+
+// chargeArithmetic pays for the quantity that is made of two.
+func chargeArithmetic(m *Meter, _ []ref.Val) ref.Val {
+	const quantitySize = 96
+	m.payBuilding(quantitySize)
+	return nil
+}
+
+// chargeVersion pays for a version, which may have an identifier for each two characters.
+func chargeVersion(m *Meter, args []ref.Val) ref.Val {
+	const versionSize, partSize = 96, 24
+	if err := chargeShortText(m, args); err != nil {
+		return err
+	}
+	m.payBuilding(AddCapped(versionSize, MultiplyCapped(partSize, MeasureText(args[0]))))
+	return nil
+}
+
+// chargeOptional pays for an optional value of another one. Others are no more than what is around their value, and most exist for a moment.
+func chargeOptional(m *Meter, args []ref.Val) ref.Val {
+	if _, isNested := args[0].(*types.Optional); isNested {
+		m.payBuilding(2 * ValueSize)
+	}
+	return nil
+}
+
+// chargeMessages pays for messages.
+func chargeMessages(m *Meter, result ref.Val) {
+	walk := sizeWalk{meter: m, limit: m.Growth}
+	m.payBuilding(AddCapped(listSize, MultiplyCapped(2, walk.measureValue(result))))
 }
 
 // chargeQuantity keeps quantities away that are too long to be one, and whose comparison would take a number of billions of

@@ -4,6 +4,7 @@
 package budget
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/google/cel-go/common/ast"
@@ -96,7 +97,7 @@ func newMeteredLiteral(of *literal, parts []interpreter.InterpretableV2, m *Mete
 
 // measureSize measures how many bytes the literal builds.
 func (l *meteredLiteral) measureSize(isPassing bool) int64 {
-	const listSize, recordSize, mapSize = 48, 48, 128
+	const listSize, recordSize, mapSize, partSize = 48, 48, 128, 40 // a part has its place, and may be small
 	n := int64(len(l.parts))
 	switch {
 	case l.keyOf != "":
@@ -106,11 +107,11 @@ func (l *meteredLiteral) measureSize(isPassing bool) int64 {
 	case isPassing:
 		return ValueSize + ValueSize*n
 	case l.names != nil:
-		return recordSize + ValueSize*n/2
+		return recordSize + partSize*n/2
 	case l.isMap:
-		return mapSize + entrySize*n/2
+		return mapSize + (partSize+entrySize)*n/2
 	default:
-		return listSize + ValueSize*n
+		return listSize + partSize*n
 	}
 }
 
@@ -191,11 +192,15 @@ func (l *meteredLiteral) makeMap(f *interpreter.ExecutionFrame) ref.Val {
 		if types.IsUnknownOrError(key) {
 			return key
 		}
+		if !reflect.TypeOf(key).Comparable() {
+			return types.LabelErrNode(l.id, types.NewErr("a key of a map cannot be a %s", TypeOf(key).TypeName()))
+		}
 		l.m.payReading(MeasureText(key))
 		switch v := l.evaluatePart(f, i+1); {
 		case v == nil: // nor has the map the key before it, as in cel-go
 			l.m.PaySteps(int64(len(keys)))
-			if at := slices.Index(keys, key); at >= 0 {
+			for at := slices.Index(keys, key); at >= 0; at = slices.Index(keys, key) {
+				l.m.PaySteps(int64(len(keys)))
 				keys, values = slices.Delete(keys, at, at+1), slices.Delete(values, at, at+1)
 			}
 		case types.IsUnknownOrError(v):

@@ -99,27 +99,26 @@ func (m *Map[E]) Equal(other ref.Val) ref.Val {
 // Type returns the type of maps.
 func (m *Map[E]) Type() ref.Type { return types.MapType }
 
-// Value returns the entries as a map of Go.
-func (m *Map[E]) Value() any { return m.copy().Value() }
+// Value returns the map itself: a map of Go would be a copy, for which nothing was paid.
+func (m *Map[E]) Value() any { return m }
 
-// ConvertToNative returns the map as a value of Go.
+// ConvertToNative returns a copy of the map as a value of Go.
 func (m *Map[E]) ConvertToNative(to reflect.Type) (any, error) {
-	return m.copy().ConvertToNative(to)
-}
-
-// ConvertToType returns the map, or its type.
-func (m *Map[E]) ConvertToType(to ref.Type) ref.Val {
-	if to == types.MapType {
-		return m
-	}
-	return m.copy().ConvertToType(to)
-}
-
-// copy returns a map of cel-go with the same entries.
-func (m *Map[E]) copy() ref.Val {
 	values := make(map[ref.Val]ref.Val, m.entries.CountKeys())
 	for place := range m.entries.CountKeys() {
 		values[m.entries.KeyAt(place)] = m.entries.ValueAt(place)
 	}
-	return types.NewRefValMap(types.DefaultTypeAdapter, values)
+	return types.NewRefValMap(types.DefaultTypeAdapter, values).ConvertToNative(to)
+}
+
+// ConvertToType returns the map, or its type.
+func (m *Map[E]) ConvertToType(to ref.Type) ref.Val {
+	switch to {
+	case types.MapType:
+		return m
+	case types.TypeType:
+		return types.MapType
+	default:
+		return types.NewErr("type conversion error from '%s' to '%s'", types.MapType, to)
+	}
 }

@@ -5,6 +5,7 @@ package compact
 
 import (
 	"hash/maphash"
+	"iter"
 	"reflect"
 
 	"github.com/google/cel-go/common/types"
@@ -20,12 +21,34 @@ type Table struct {
 	firsts []uint32 // at each place, which key it is; nil: at each place its own
 	slots  []uint32 // each 0, or one more than a place; their number is a power of two
 	seed   maphash.Seed
+	// owned says that no list has the slice of keys too.
+	owned bool
 }
 
 // NewTable makes a table for these keys. It keeps the slice.
 func NewTable(keys []ref.Val) *Table {
 	t := &Table{keys: keys, seed: maphash.MakeSeed()}
 	t.makeSlots(len(keys))
+	return t
+}
+
+// NewOwnTable makes a complete table of keys, each of which it keeps once.
+func NewOwnTable(keys iter.Seq[ref.Val]) *Table {
+	t := &Table{seed: maphash.MakeSeed(), owned: true}
+	t.makeSlots(0)
+	for key := range keys {
+		slot, found := t.search(key)
+		if found {
+			continue
+		}
+		t.keys = append(t.keys, key)
+		t.added++
+		t.places++
+		if t.slots[slot] = t.places; int(t.places) > len(t.slots)*2/3 {
+			t.makeSlots(2 * len(t.keys))
+		}
+	}
+	t.keys = TrimSlice(t.keys)
 	return t
 }
 
@@ -137,10 +160,17 @@ func (t *Table) CountKeys() int { return int(t.places) }
 // KeyAt returns the key at a place.
 func (t *Table) KeyAt(place int) ref.Val { return t.keys[t.FirstAt(place)] }
 
-// CountBytes returns about how many bytes the table takes, without its keys.
+// HasRepeated says that a key was there twice.
+func (t *Table) HasRepeated() bool { return t.firsts != nil }
+
+// CountBytes returns about how many bytes the table takes, without keys that a list has too.
 func (t *Table) CountBytes() int {
-	const tableBytes, indexBytes = 128, 4
-	return tableBytes + indexBytes*(len(t.slots)+len(t.firsts))
+	const tableBytes, indexBytes, keyBytes = 128, 4, 2 * ValueBytes
+	bytes := tableBytes + indexBytes*(len(t.slots)+len(t.firsts))
+	if t.owned {
+		bytes += keyBytes * len(t.keys)
+	}
+	return bytes
 }
 
 // Index are entries with the keys of a Table.

@@ -94,7 +94,7 @@ func CheckKey(function string, v ref.Val) ref.Val {
 	return nil
 }
 
-// listKeys returns the keys in a list, or an error. It keeps the slice of a list that has one.
+// listKeys returns the keys of a list, which keeps them too, or an error.
 func listKeys(function string, v ref.Val) (keys []ref.Val, err ref.Val) {
 	list, ok := v.(traits.Lister)
 	if !ok {
@@ -124,6 +124,17 @@ func keepValues(list traits.Lister) (values []ref.Val, ok bool) {
 	return values, ok
 }
 
+// MeasureElements returns how many bytes of memory an element of a list takes in another list: its place, and itself where the list makes it anew.
+func MeasureElements(v ref.Val) int {
+	const madeBytes = 32
+	if list, ok := v.(traits.Lister); ok {
+		if _, isKept := keepValues(list); isKept {
+			return compact.ValueBytes
+		}
+	}
+	return compact.ValueBytes + madeBytes
+}
+
 // OnDemand is a list that keeps no values of expressions: it makes each when it is asked for, in little time.
 type OnDemand interface {
 	traits.Lister
@@ -138,7 +149,7 @@ func indexBy(list, keys ref.Val) ref.Val {
 	for !table.IsComplete() {
 		table.AddNext()
 	}
-	if source, is := list.(OnDemand); is {
+	if source, is := list.(OnDemand); is && !table.HasRepeated() { // else the list would keep what no key has
 		return compact.NewIndex(table, 0, func(place int) ref.Val { return source.Get(types.Int(table.FirstAt(place))) })
 	}
 	values := make([]ref.Val, 0, table.CountKeys())
@@ -147,7 +158,7 @@ func indexBy(list, keys ref.Val) ref.Val {
 			values = append(values, elem)
 		}
 	}
-	return compact.NewIndexOfValues(table, values)
+	return compact.NewIndex(table, MeasureElements(list)*len(values), func(place int) ref.Val { return values[place] })
 }
 
 // newTableOfKeys makes a table for the keys of the elements of a list, or an error.
@@ -185,7 +196,7 @@ func groupBy(list, keys ref.Val) ref.Val {
 	for i, group := range groups {
 		values[i] = types.NewRefValList(types.DefaultTypeAdapter, compact.TrimSlice(group))
 	}
-	return compact.NewIndex(table, (groupBytes+compact.ValueBytes)*len(groups)+compact.ValueBytes*n, func(place int) ref.Val { return values[place] })
+	return compact.NewIndex(table, (groupBytes+compact.ValueBytes)*len(groups)+MeasureElements(list)*n, func(place int) ref.Val { return values[place] })
 }
 
 func countBy(list, keys ref.Val) ref.Val {
@@ -205,8 +216,18 @@ func countBy(list, keys ref.Val) ref.Val {
 	return compact.NewIndex(table, countBytes*len(counts), func(place int) ref.Val { return types.Int(counts[place]) })
 }
 
-func toSet(list ref.Val) ref.Val {
-	table, err := newTableOfKeys("toSet", list, list)
+func toSet(v ref.Val) ref.Val {
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return types.NewErr("toSet: this is no list")
+	}
+	var table *compact.Table
+	var err ref.Val
+	if _, isKept := keepValues(list); isKept {
+		table, err = newTableOfKeys("toSet", list, list)
+	} else {
+		table, err = newTableOfElements("toSet", list)
+	}
 	if err != nil {
 		return err
 	}
@@ -214,6 +235,19 @@ func toSet(list ref.Val) ref.Val {
 		table.AddNext()
 	}
 	return compact.NewIndex(table, 0, func(int) ref.Val { return types.True })
+}
+
+// newTableOfElements makes a table of the elements of a list, which makes them anew each time, or an error.
+func newTableOfElements(function string, list traits.Lister) (table *compact.Table, err ref.Val) {
+	table = compact.NewOwnTable(func(visit func(ref.Val) bool) {
+		for it := list.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			if err = CheckKey(function, key); err != nil || !visit(key) {
+				return
+			}
+		}
+	})
+	return table, err
 }
 
 // mergeMaps makes a map of two: the keys of the first in their order, and then the others of the second.

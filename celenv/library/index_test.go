@@ -4,6 +4,7 @@
 package library
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/vtex/cleaner/celenv/compact"
 )
 
 // words begin with z, a, m, a and z: an order that is not the one of the alphabet.
@@ -117,20 +120,38 @@ func (l *onDemand) Get(i ref.Val) ref.Val {
 	return l.Lister.Get(i)
 }
 
-// Elements of a list that makes them on demand are made when they are looked up, and are those that come first with their key.
+// Elements of a list that makes them on demand are made when they are looked up. Where a key is there twice, the map keeps the first ones, and nothing of
+// the list.
 func TestIndexesMakeElementsOnDemand(t *testing.T) {
-	list := &onDemand{Lister: types.NewStringList(types.DefaultTypeAdapter, []string{"z1", "a1", "z2", "m1"})}
-	m := indexBy(list, types.NewStringList(types.DefaultTypeAdapter, []string{"z", "a", "z", "m"})).(traits.Mapper)
-	if m.Contains(types.String("z")) != types.True || m.Size() != types.Int(3) || list.made > 0 {
-		t.Errorf("%v keys, %d elements were made", m.Size(), list.made)
-	}
-	for key, want := range map[types.String]types.String{"z": "z1", "a": "a1", "m": "m1"} {
-		if got := m.Get(key); got != want {
-			t.Errorf("%s: got %v", key, got)
+	for name, tc := range map[string]struct {
+		keys       []string
+		first, all int // made at once, and with all lookups
+	}{"EachOnce": {[]string{"z", "a", "y", "m"}, 0, 3}, "OneTwice": {[]string{"z", "a", "z", "m"}, 0, 0}} {
+		list := &onDemand{Lister: types.NewStringList(types.DefaultTypeAdapter, []string{"z1", "a1", "z2", "m1"})}
+		m := indexBy(list, types.NewStringList(types.DefaultTypeAdapter, tc.keys)).(traits.Mapper)
+		if m.Contains(types.String("z")) != types.True || list.made != tc.first {
+			t.Errorf("%s: %v keys, %d elements were made", name, m.Size(), list.made)
+		}
+		for key, want := range map[types.String]types.String{"z": "z1", "a": "a1", "m": "m1"} {
+			if got := m.Get(key); got != want {
+				t.Errorf("%s: %s: got %v", name, key, got)
+			}
+		}
+		if list.made != tc.all {
+			t.Errorf("%s: %d elements were made", name, list.made)
 		}
 	}
-	if list.made != 3 {
-		t.Errorf("%d elements were made", list.made)
+}
+
+// A set of a list that has no values keeps each key once, and says what it keeps.
+func TestSetsKeepKeysOnce(t *testing.T) {
+	texts := make([]string, 10_000)
+	for i := range texts {
+		texts[i] = fmt.Sprint(i % 10)
+	}
+	n, ok := compact.CountBytes(toSet(types.NewStringList(types.DefaultTypeAdapter, texts)))
+	if !ok || n < 10*32 || n > 2000 {
+		t.Errorf("ten keys take %d bytes", n)
 	}
 }
 

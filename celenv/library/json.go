@@ -90,6 +90,9 @@ func visitStructure(text string) iter.Seq2[int, byte] {
 	}
 }
 
+// shortNumber is how many characters a number has that is read each time.
+const shortNumber = 20
+
 // IsPlainJSON says whether a text of JSON cannot be nested too deep, nor have a number that is too large. Then json.valid need not decode it.
 func IsPlainJSON(text string) bool {
 	const longNumber = 300 // digits: the largest number has 309
@@ -113,9 +116,9 @@ func IsPlainJSON(text string) bool {
 
 // MeasureJSON returns about how many bytes of memory a text of JSON needs once it is read, besides its own.
 func MeasureJSON(text string) int {
-	const textBytes, listBytes, elementBytes, stringBytes = 128, 96, 48, 32
+	const textBytes, listBytes, elementBytes, stringBytes, numberBytes = 128, 96, 48, 32, 32
 	var isList [maxJSONDepth + 1]bool // at each depth
-	depth, bytes, strings := 0, textBytes, 0
+	depth, bytes, strings, number := 0, textBytes, 0, 0
 	addValue := func() {
 		if isList[depth] {
 			bytes += elementBytes
@@ -124,6 +127,12 @@ func MeasureJSON(text string) int {
 		}
 	}
 	for _, c := range visitStructure(text) {
+		if number++; !isOfNumber(c) {
+			number = 0
+		}
+		if number == shortNumber+1 {
+			bytes += numberBytes
+		}
 		switch c {
 		case '"':
 			strings++
@@ -146,6 +155,11 @@ func MeasureJSON(text string) int {
 		bytes += len(text) + stringBytes*strings
 	}
 	return bytes
+}
+
+// isOfNumber says that a number has such a byte.
+func isOfNumber(c byte) bool {
+	return '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
 }
 
 // hasOwnStrings says that strings of a text of JSON may not be parts of it.
@@ -220,8 +234,12 @@ func (r *jsonReader) readNode(depth int) (jsonNode, error) {
 	case string:
 		return r.addString(token), nil
 	case json.Number:
-		if _, err := convertNumber(token); err != nil {
+		value, err := convertNumber(token)
+		switch {
+		case err != nil:
 			return 0, err
+		case len(token) > shortNumber: // to read it at each use would take long
+			return r.addMade(value), nil
 		}
 		return newJSONNode(jsonNumber, int(r.tokens.InputOffset())-len(token), len(token)), nil
 	case json.Delim:

@@ -14,6 +14,7 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 )
 
 func TestUnmarshal(t *testing.T) {
@@ -198,5 +199,20 @@ func TestLibrariesHaveNames(t *testing.T) {
 			t.Errorf("%T is called %q: two libraries of one name are taken for one", library, name)
 		}
 		names[name] = true
+	}
+}
+
+// A number that is long is read once.
+func TestLongNumbersAreReadOnce(t *testing.T) {
+	v, err := decodeJSON(`{"a": 0.` + strings.Repeat("1", 2_000_000) + `, "b": 12}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := v.(traits.Mapper)
+	if allocated := testing.AllocsPerRun(100, func() { m.Get(types.String("a")) }); allocated > 2 {
+		t.Errorf("to look it up takes %v allocations", allocated)
+	}
+	if m.Get(types.String("b")) != types.Int(12) {
+		t.Errorf("b is %v", m.Get(types.String("b")))
 	}
 }

@@ -65,7 +65,7 @@ func TestSpiderpoolIPOfManyRecords(t *testing.T) {
 					freed += len(step.ListItems())
 				}
 			}
-			if freed != 20 || released != 1 || len(p.Errors) > 0 {
+			if freed != 20 || released != 1 || len(first.Errors) > 0 || len(p.Errors) > 0 {
 				t.Errorf("%d records: %s: %s: frees %d, and releases %d", tc.records, p.Reason, p.Message, freed, released)
 			}
 		})
