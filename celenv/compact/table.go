@@ -32,7 +32,7 @@ func NewTable(keys []ref.Val) *Table {
 	return t
 }
 
-// NewOwnTable makes a complete table of keys, each of which it keeps once.
+// NewOwnTable makes a complete table of keys, and keeps each key once.
 func NewOwnTable(keys iter.Seq[ref.Val]) *Table {
 	t := &Table{seed: maphash.MakeSeed(), owned: true}
 	t.makeSlots(0)

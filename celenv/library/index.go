@@ -124,7 +124,7 @@ func keepValues(list traits.Lister) (values []ref.Val, ok bool) {
 	return values, ok
 }
 
-// MeasureElements returns how many bytes of memory an element of a list takes in another list: its place, and itself where the list makes it anew.
+// MeasureElements returns how many bytes of memory an element of a list takes in another list: its place, and itself where the list makes it when it is asked for.
 func MeasureElements(v ref.Val) int {
 	const madeBytes = 32
 	if list, ok := v.(traits.Lister); ok {
@@ -237,7 +237,7 @@ func toSet(v ref.Val) ref.Val {
 	return compact.NewIndex(table, 0, func(int) ref.Val { return types.True })
 }
 
-// newTableOfElements makes a table of the elements of a list, which makes them anew each time, or an error.
+// newTableOfElements makes a table of the elements of a list that makes them when they are asked for, or an error.
 func newTableOfElements(function string, list traits.Lister) (table *compact.Table, err ref.Val) {
 	table = compact.NewOwnTable(func(visit func(ref.Val) bool) {
 		for it := list.Iterator(); it.HasNext() == types.True; {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,12 @@ type objectKey struct{ namespace, name string }
 
 // Denial refuses verbs. An empty field is any.
 type Denial struct{ verb, Resource, Namespace, Name string }
+
+// Watches of up to shortWatch seconds get a bookmark after bookmarkAfter, as those of an API server do before they end.
+const (
+	shortWatch    = 10
+	bookmarkAfter = 20 * time.Millisecond
+)
 
 // The resources that tests use.
 var (
@@ -419,6 +426,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, gvr schema.GroupV
 	}
 	s.mu.Unlock()
 	w.(http.Flusher).Flush()
+	var bookmark <-chan time.Time
+	if seconds, err := strconv.Atoi(q.Get("timeoutSeconds")); err == nil && seconds <= shortWatch && q.Get("allowWatchBookmarks") == "true" {
+		bookmark = time.After(bookmarkAfter)
+	}
+	isDue := false
 	for {
 		s.mu.Lock()
 		if k.shutdown != shutdown { // what it had to send may be forgotten
@@ -442,6 +454,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, gvr schema.GroupV
 				send("DELETED", last)
 			}
 		}
+		if isDue {
+			send("BOOKMARK", shape(map[string]any{"apiVersion": gvr.GroupVersion().String(), "kind": k.Kind, "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}}))
+			isDue = false
+			s.requests["bookmark "+gvr.Resource]++
+		}
 		s.mu.Unlock()
 		w.(http.Flusher).Flush()
 		select {
@@ -450,6 +467,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, gvr schema.GroupV
 		case <-shutdown:
 			return
 		case <-changed:
+		case <-bookmark:
+			isDue = true
 		}
 	}
 }

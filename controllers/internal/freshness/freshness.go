@@ -6,7 +6,8 @@
 //
 // A proof begins with a request that no cache may answer: it returns a resource version. The watch of the resource knows all that was there
 // at that time once it has reached that version. Where changes are rare, a watch may not say so for a minute. Then the names, UIDs and
-// versions of all objects are listed and compared with those that the watch knows.
+// versions of all objects are listed and compared with those that the watch knows. Where that takes long, a second watch shows whether
+// anything has changed since the version that the first has reached.
 //
 // It never decides, never writes, and reads no content of objects but through watches.
 package freshness
@@ -50,8 +51,12 @@ const (
 	maxPlaces = 1000
 	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
 	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
-	maxWait           = 3 * time.Second
-	maxDuration       = 3 * time.Second
+	maxWait     = 3 * time.Second
+	maxDuration = 3 * time.Second
+	// worthFollowing is how long a list must take for changes to be followed instead. A caller then waits longFor, and a proof takes as long at most: at
+	// first changes are followed, and if the API server does not tell all of them, lists are compared.
+	worthFollowing    = time.Second
+	longFor           = 7 * time.Second
 	pauseAfterFailure = 10 * time.Second
 	// listsAtATime is how many lists arrive at a time, slotWait how long another one waits for its turn, and maxListBytes what the requests of a proof
 	// may take.
@@ -62,12 +67,12 @@ const (
 
 // Metrics counts proofs. It may be called by several goroutines.
 type Metrics interface {
-	// CountProof counts a proof, or an attempt at one: "reached" says that the watch has reached the version that was read, "compared" that it
-	// knows what was listed, and "failed" that nothing was proved.
+	// CountProof counts a proof, or an attempt at one: "reached" says that the watch has reached the version that was read, "followed" that it knows all
+	// changes up to that version, "compared" that it knows what was listed, and "failed" that nothing was proved.
 	CountProof(result string)
 }
 
-const reached, compared, failed = "reached", "compared", "failed"
+const reached, followed, compared, failed = "reached", "followed", "compared", "failed"
 
 // Prover answers queries from watches that it proves to be as new as the API server. It is safe for concurrent use.
 type Prover struct {
@@ -78,6 +83,7 @@ type Prover struct {
 	few      int
 	patience time.Duration
 	listTime time.Duration
+	worth    time.Duration
 	lists    chan struct{}
 
 	mu    sync.Mutex
@@ -105,7 +111,7 @@ type proof struct {
 // NewProver returns a Prover for watches, which asks the API server through requests.
 func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.PassiveClock) *Prover {
 	return &Prover{
-		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime,
+		watches: w, requests: requests, metrics: m, clock: c, few: few, patience: patience, listTime: listTime, worth: worthFollowing,
 		lists: make(chan struct{}, listsAtATime), lines: map[watches.Place]*line{}, waits: map[watches.Place]time.Duration{}, resting: map[watches.Place]time.Time{}, lost: map[watches.Place]bool{},
 	}
 }
@@ -113,7 +119,7 @@ func NewProver(w *watches.Engine, requests *live.Reader, m Metrics, c clock.Pass
 // Read answers a query with what there was at a moment after it was called. It is Unsynced where that cannot be proved, or costs no less than to read
 // live.
 func (p *Prover) Read(ctx context.Context, q snapshot.Query) observed.Target {
-	ctx, cancel := context.WithTimeout(ctx, maxWait)
+	ctx, cancel := context.WithTimeout(ctx, longFor)
 	defer cancel()
 	if q.Namespaces.Labels == nil || q.Namespace != "" {
 		return p.readPlace(ctx, q)
@@ -147,6 +153,8 @@ func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) observed.Targe
 	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all || p.isResting(place) {
 		return unproven()
 	}
+	ctx, cancel := context.WithTimeout(ctx, p.chooseTime(all, maxWait))
+	defer cancel()
 	version := p.awaitProof(ctx, place, all)
 	if version == "" {
 		return unproven()
@@ -241,7 +249,7 @@ func (p *Prover) takeNext(place watches.Place, l *line) *proof {
 
 // prove makes one proof of a place with so many objects, and returns the version that was reached; "" if none was.
 func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (version string, result string) {
-	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), maxDuration)
+	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), p.chooseTime(objects, maxDuration))
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
 	ordered := p.hasOrder(ctx, place)
@@ -261,6 +269,14 @@ func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (v
 // awaitOrCompare waits until a place with so many objects has reached a version. If it does not soon, lists are compared while it still waits: the next
 // change may be one that only those make who wait for the proof. It returns what proves first. before is the version that the place had reached.
 func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, version, before string, objects int) (proved string, result string) {
+	if p.isWorthFollowing(objects) {
+		switch last, came := p.awaitOrFollow(ctx, place, version, before); {
+		case came:
+			return version, reached
+		case last != "":
+			return last, followed
+		}
+	}
 	began := p.clock.Now()
 	wait, most := p.chooseWait(place, objects)
 	patient, end := context.WithTimeout(ctx, most)
@@ -294,6 +310,42 @@ func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, versio
 		return version, reached
 	}
 	return proved, result
+}
+
+// isWorthFollowing says that to list so many objects takes longer than to follow what changes.
+func (p *Prover) isWorthFollowing(objects int) bool {
+	return time.Duration(objects)*p.listTime >= p.worth
+}
+
+// chooseTime returns how much time there is for what needs a proof of a place with so many objects, where usual is enough for few.
+func (p *Prover) chooseTime(objects int, usual time.Duration) time.Duration {
+	if p.isWorthFollowing(objects) {
+		return longFor
+	}
+	return usual
+}
+
+// awaitOrFollow waits until a place has reached a version, which came then, or until a second watch has shown what changed up to that version since before,
+// the version that the place had reached. Then last is the last of these changes, which the place has reached by then: it knows all that was there at the
+// version. If neither came in time, last is "".
+func (p *Prover) awaitOrFollow(ctx context.Context, place watches.Place, version, before string) (last string, came bool) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	await := func() {
+		if came = p.watches.AwaitVersion(ctx, place, version); came {
+			stop()
+		}
+	}
+	follow := func() {
+		defer stop()
+		shown, err := p.requests.FollowChanges(ctx, place.Resource, place.Namespace, place.Filter.Labels, place.Filter.Fields, before, version)
+		if err == nil && p.watches.AwaitVersion(ctx, place, shown) {
+			last = shown
+		}
+	}
+	both := []func(){await, follow}
+	contain.RunParallel(len(both), len(both), func(i int) { both[i]() })
+	return last, came
 }
 
 // compareLists lists the objects of a place until its watch knows the same, and returns the version of the list; "" if that has not been proved. before is

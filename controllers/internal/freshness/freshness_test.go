@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -135,6 +136,7 @@ func newRig(t *testing.T, s *apiserver.Server, qs ...snapshot.Query) *rig {
 		t.Fatal(err)
 	}
 	r.Prover = NewProver(engine, requests, r.counts, r.clock)
+	r.worth = math.MaxInt64 // lists are compared
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -212,6 +214,67 @@ func TestReadIsAsNewAsTheAPIServer(t *testing.T) {
 				t.Errorf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
 			}
 			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
+		})
+	}
+}
+
+// Where a list takes long, a second watch shows what has changed since: nothing, or what the first comes to know too. If the API server does not tell,
+// lists are compared.
+func TestChangesAreFollowedWhereListsTakeLong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fault func(w http.ResponseWriter, r *http.Request) bool // of the second watch
+		late  bool                                              // the first watch shows the last change later
+		want  string
+	}{
+		"Quiet":  {want: followed},
+		"Behind": {late: true, want: followed},
+		"Refused": {fault: func(w http.ResponseWriter, _ *http.Request) bool {
+			http.Error(w, "made up", http.StatusGone)
+			return true
+		}, want: compared},
+		"Ended": {fault: func(http.ResponseWriter, *http.Request) bool { return true }, want: compared},
+		"Older": {fault: func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"}}}`)
+			return true
+		}, want: compared},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := apiserver.New(t)
+			fill(s, 20, "a", "b")
+			r := newRig(t, s, everywhere())
+			r.few, r.patience, r.listTime, r.worth = 1, 10*time.Millisecond, time.Minute, 0
+			s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, q *http.Request) bool {
+				return tc.fault != nil && verb == "watch" && gvr == apiserver.Pods && q.URL.Query().Get("timeoutSeconds") == "3" && tc.fault(w, q)
+			})
+			if tc.late {
+				r.gate.shut()
+				s.Put(apiserver.Pods, "a", "late", nil)
+			}
+			s.Put(apiserver.Namespaces, "", "x", nil) // the version of the API server goes on, and no watch of Pods says so
+			lists := s.Asked("list pods")
+			answers := make(chan observed.Target, 1)
+			go func() { answers <- r.Read(t.Context(), everywhere()) }()
+			most := 20
+			if tc.late {
+				most = 21
+				r.until("the second watch has shown all changes", func() bool { return s.Asked("bookmark pods") > 0 })
+				select {
+				case got := <-answers:
+					t.Errorf("got %s, %d objects, before the first watch knew of the last", got.State, len(got.Objects))
+					return
+				case <-time.After(50 * time.Millisecond):
+				}
+			}
+			r.gate.open()
+			got := <-answers
+			if got.State != observed.Complete || len(got.Objects) != most {
+				t.Errorf("got %s %q, %d objects", got.State, got.Detail, len(got.Objects))
+			}
+			r.until("it is counted", func() bool { return r.counts.count(tc.want) == 1 })
+			if n := s.Asked("list pods") - lists; tc.want == followed && n != 1 {
+				t.Errorf("%d lists were sent", n)
+			}
 		})
 	}
 }

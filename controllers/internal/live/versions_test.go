@@ -65,6 +65,53 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// Changes are followed up to a version: the last one before it counts, of what selectors select.
+func TestFollowChanges(t *testing.T) {
+	s := apiserver.New(t)
+	from := s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "a"})
+	second := s.Put(apiserver.Pods, "b", "p", map[string]string{"app": "b"})
+	third := s.Put(apiserver.Pods, "a", "p", map[string]string{"app": "a"})
+	other := s.Put(apiserver.Namespaces, "", "x", nil)
+	l := newReader(t, s)
+	for name, tc := range map[string]struct {
+		namespace, labels string
+		to, want          int
+	}{
+		"All":           {"", "", other, third},
+		"UpToTheSecond": {"", "", second, second},
+		"OfANamespace":  {"b", "", other, second},
+		"Labelled":      {"", "app=b", other, second},
+		"Nothing":       {"", "app=c", other, from},
+	} {
+		if last, err := l.FollowChanges(t.Context(), podResource, tc.namespace, tc.labels, "", strconv.Itoa(from), strconv.Itoa(tc.to)); err != nil || last != strconv.Itoa(tc.want) {
+			t.Errorf("%s: got %q, %v, want %d", name, last, err, tc.want)
+		}
+	}
+	for range maxFollowed {
+		s.Put(apiserver.Pods, "a", "p", nil)
+	}
+	now := s.Put(apiserver.Namespaces, "", "x", nil)
+	for name, tc := range map[string]struct{ to, says string }{
+		"TooMany":   {strconv.Itoa(now), "pods change too often"},
+		"NoVersion": {"x", "cannot compare versions of pods"},
+	} {
+		if last, err := l.FollowChanges(t.Context(), podResource, "", "", "", strconv.Itoa(from), tc.to); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: got %q, %v", name, last, err)
+		}
+	}
+	s.SetFault(func(w http.ResponseWriter, verb string, _ schema.GroupVersionResource, _ *http.Request) bool {
+		if verb != "watch" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old","code":410}}`)
+		return true
+	})
+	if last, err := l.FollowChanges(t.Context(), podResource, "", "", "", strconv.Itoa(from), strconv.Itoa(now)); err == nil || !strings.Contains(err.Error(), "too old") {
+		t.Errorf("a version that is too old: got %q, %v", last, err)
+	}
+}
+
 // little has room for so many bytes.
 type little struct{ left atomic.Int64 }
 

@@ -150,7 +150,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	for _, result := range []string{"Completed", "Partial", "Abandoned"} {
 		m.runs.WithLabelValues(result)
 	}
-	for _, result := range []string{"reached", "compared", "failed"} {
+	for _, result := range []string{"reached", "followed", "compared", "failed"} {
 		m.proofs.WithLabelValues(result)
 	}
 	for _, reason := range []string{"full", "refused", "unanswered", "shutdown"} {

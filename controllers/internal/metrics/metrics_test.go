@@ -125,6 +125,7 @@ cleaner_failing_items{cleaner="orphans",namespace="shop"} 1
 # TYPE cleaner_freshness_proofs_total counter
 cleaner_freshness_proofs_total{result="compared"} 0
 cleaner_freshness_proofs_total{result="failed"} 0
+cleaner_freshness_proofs_total{result="followed"} 0
 cleaner_freshness_proofs_total{result="reached"} 1
 # HELP cleaner_panics_total Panics of the operator. Each cost one try of one Cleaner.
 # TYPE cleaner_panics_total counter

@@ -28,6 +28,7 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/live"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/cluster"
@@ -580,6 +581,49 @@ func TestClusterVersionIsServedNoLonger(t *testing.T) {
 		r.reads(q, tc.state, tc.names...)
 		if tc.served {
 			r.livesAs(q, tc.state, tc.names...)
+		}
+	}
+}
+
+// An API server says within the time for which changes are followed that it has shown all of them, also where nothing has changed for long, and of kinds
+// that a CustomResourceDefinition defines.
+func TestChangesCanBeFollowed(t *testing.T) {
+	w := newReal(t)
+	crds := w.dynamic.Resource(crdsAPI)
+	t.Cleanup(func() { _ = crds.Delete(context.Background(), "widgets.watches.example.com", metav1.DeleteOptions{}) })
+	until(t, "the definition is made", func() bool { // another test may have had one
+		_, err := crds.Create(t.Context(), widgetCRD(true), metav1.CreateOptions{})
+		return err == nil
+	})
+	w.widget("one", "red")
+	v2 := widgets
+	v2.Version = "v2"
+	reader, err := live.NewReader("an administrator", shared.Config(), clock.RealClock{}, w.Resolver())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gvr := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "pods"}, {Group: "apps", Version: "v1", Resource: "daemonsets"}, v2, {Version: "v1", Resource: "configmaps"},
+	} {
+		res := served.Resource{GVR: gvr, Namespaced: true}
+		from, err := reader.ReadVersion(t.Context(), res, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := w.admin.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "follow-"}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := reader.ReadVersion(t.Context(), res, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := from
+		if gvr.Resource == "configmaps" {
+			want = made.ResourceVersion
+		}
+		if last, err := reader.FollowChanges(t.Context(), res, "", "", "", from, to); err != nil || last != want {
+			t.Errorf("%s: from %s to %s: the last change is %s, %v, want %s", gvr.Resource, from, to, last, err, want)
 		}
 	}
 }
