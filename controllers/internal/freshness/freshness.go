@@ -153,7 +153,7 @@ func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) observed.Targe
 	if !ok || q.Name != "" || place.Name != "" || near <= p.few && near*aPart <= all && near < all || p.isResting(place) {
 		return unproven()
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.chooseTime(all, maxWait))
+	ctx, cancel := context.WithTimeout(ctx, chooseTime(p.isWorthFollowing(all), maxWait))
 	defer cancel()
 	version := p.awaitProof(ctx, place, all)
 	if version == "" {
@@ -249,7 +249,7 @@ func (p *Prover) takeNext(place watches.Place, l *line) *proof {
 
 // prove makes one proof of a place with so many objects, and returns the version that was reached; "" if none was.
 func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (version string, result string) {
-	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), p.chooseTime(objects, maxDuration))
+	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), chooseTime(p.isWorthFollowing(objects), maxDuration))
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
 	ordered := p.hasOrder(ctx, place)
@@ -317,9 +317,9 @@ func (p *Prover) isWorthFollowing(objects int) bool {
 	return time.Duration(objects)*p.listTime >= p.worth
 }
 
-// chooseTime returns how much time there is for what needs a proof of a place with so many objects, where usual is enough for few.
-func (p *Prover) chooseTime(objects int, usual time.Duration) time.Duration {
-	if p.isWorthFollowing(objects) {
+// chooseTime returns how much time there is for what needs a proof: more than usual where changes are followed.
+func chooseTime(follows bool, usual time.Duration) time.Duration {
+	if follows {
 		return longFor
 	}
 	return usual
