@@ -155,13 +155,17 @@ func awaitTurn(ctx context.Context, pace flowcontrol.RateLimiter) bool { return 
 // restartOverCrowd restarts the operator, and returns how long it took until it had evaluated so many Cleaners and watched all Pods. Where
 // there are more Pods than its Deployment is made for, it may use more memory.
 func (f *field) restartOverCrowd(ctx context.Context, cleaners int) (time.Duration, error) {
-	var args []string
-	if f.crowd.pods > 20_000 {
-		args = []string{"--memory-limit=8Gi"}
-	}
 	return f.rig.restart(ctx, fmt.Sprintf("%d Cleaners evaluated over %s", cleaners, f.crowd), func(now map[string]float64) bool {
 		return sum(now, "cleaner_evaluations_total") >= float64(cleaners) && sum(now, "cleaner_watched_objects") >= float64(f.crowd.pods+f.crowd.nodes)
-	}, args...)
+	}, f.listFlags()...)
+}
+
+// listFlags returns what the operator needs where there are more Pods than its Deployment is made for.
+func (f *field) listFlags() []string {
+	if f.crowd.pods > 20_000 {
+		return []string{"--memory-limit=8Gi"}
+	}
+	return nil
 }
 
 // restart stops the operator and starts it again with arguments, and returns how long it took until its metrics showed that it is ready.

@@ -72,7 +72,7 @@ func wholeSizes() sizes {
 		reactions: 200, beside: 100, queue: 10_000, cleaners: 200, each: 50, objects: 5000, idle: 1000, many: 10_000, confirming: 10_000, district: 4,
 		evaluated: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, ended: 5000,
 		crowds: []crowd{{5000, 250}, {20_000, 1000}, {50_000, 2500}, {100_000, 5000}}, busy: crowd{20_000, 1000}, cached: 50_000,
-		rates: []int{50, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000},
+		rates: []int{50, 200, 400}, writes: 30 * time.Second, hosted: []int{1000, 5000, 10_000}, recorded: []crowd{{20_000, 1000}, {100_000, 5000}},
 	}
 }
 
@@ -81,7 +81,7 @@ func smallSizes() sizes {
 		reactions: 5, beside: 5, queue: 100, cleaners: 4, each: 5, objects: 50, idle: 10, many: 100, confirming: 100, district: 1,
 		evaluated: []crowd{{200, 10}, {1000, 50}}, ended: 50,
 		crowds: []crowd{{200, 10}, {1000, 50}}, busy: crowd{200, 10}, cached: 1000,
-		rates: []int{50}, writes: 3 * time.Second, hosted: []int{10, 100},
+		rates: []int{50}, writes: 3 * time.Second, hosted: []int{10, 100}, recorded: []crowd{{1000, 50}},
 	}
 }
 
@@ -107,6 +107,7 @@ type sizes struct {
 	rates     []int         // changes of Pods in a second
 	writes    time.Duration // for how long they change
 	hosted    []int         // Cleaners beside all of the Pods
+	recorded  []crowd       // whose addresses have records in pools
 }
 
 // crowd is a number of Pods on a number of Nodes.
@@ -124,7 +125,7 @@ type measurement struct {
 func measurements() []measurement {
 	return []measurement{
 		{"reaction", reaction}, {"beside", beside}, {"many", manyCleaners}, {"one", oneCleaner}, {"idle", idle},
-		{"evaluation", evaluation}, {"ended", ended}, {"confirmations", confirmations}, {"replicas", replicas}, {"pods", pods}, {"cleaners", crowdedCleaners}, {"anykind", anyKind},
+		{"evaluation", evaluation}, {"ended", ended}, {"confirmations", confirmations}, {"replicas", replicas}, {"pods", pods}, {"cleaners", crowdedCleaners}, {"anykind", anyKind}, {"records", recordedAddresses},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -43,6 +44,19 @@ func (s *store) put(ctx context.Context, key string, o runtime.Object) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode %s: %w", key, err)
 	}
+	return s.putBytes(ctx, key, value)
+}
+
+// putJSON is put for an object of a CustomResourceDefinition.
+func (s *store) putJSON(ctx context.Context, key string, o *unstructured.Unstructured) error {
+	value, err := o.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("cannot encode %s: %w", key, err)
+	}
+	return s.putBytes(ctx, key, value)
+}
+
+func (s *store) putBytes(ctx context.Context, key string, value []byte) error {
 	text, err := json.Marshal(map[string][]byte{"key": []byte(key), "value": value})
 	if err != nil {
 		return fmt.Errorf("cannot encode %s: %w", key, err)
