@@ -713,7 +713,7 @@ func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
 func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String)
 	m.checkValueSize(int64(len(text)))
-	m.payReading(MultiplyCapped(4, int64(len(text))))
+	m.payReading(int64(len(text)))
 	if !library.IsPlainJSON(string(text)) {
 		m.payCopying(measureDecoded(m, args[0]))
 	}
