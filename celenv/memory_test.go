@@ -30,13 +30,13 @@ const growthTakes = 2
 // Evaluation must Close it.
 func evaluated(t *testing.T, p *Programs, n int) (e *Evaluation, admitted bool) {
 	t.Helper()
-	var texts, same, lists []any
+	var texts, same, lists, ranges []any
 	var words []string
 	for i := range 200 {
-		words = append(words, fmt.Sprint("w", i))
+		words, ranges = append(words, fmt.Sprint("w", i)), append(ranges, fmt.Sprintf("2001:db8:0:%x::1-2001:db8:0:%x::ffff:ffff", i, i))
 		texts, same, lists = append(texts, fmt.Sprint("text-", i)), append(same, "a"), append(lists, []any{})
 	}
-	e, problem := p.BeginEvaluation(t.Context(), Input{Time: at("2025-01-01T00:00:00Z"), Params: map[string]any{"n": int64(n), "texts": texts, "same": same, "lists": lists, "words": strings.Join(words, " ")}})
+	e, problem := p.BeginEvaluation(t.Context(), Input{Time: at("2025-01-01T00:00:00Z"), Params: map[string]any{"n": int64(n), "texts": texts, "same": same, "lists": lists, "words": strings.Join(words, " "), "ranges": ranges}})
 	if problem != nil {
 		t.Fatal(problem)
 	}
@@ -124,6 +124,11 @@ func TestMemoryOfTheLargestValues(t *testing.T) {
 		"what is wrong":            "lists.range(params.n).map(x, format.named('dns1123Label').value().validate('A B'))",
 		"formats":                  "lists.range(params.n).map(x, [format.named('uuid'), format.named('uuid'), format.named('uuid'), format.named('uuid')])",
 		"long numbers":             "json.unmarshal('{' + lists.range(params.n).map(x, '\"k' + string(x) + '\":1.00000000000000000000' + string(x)).join(',') + '}')",
+		"texts of a list, flat":    "lists.range(params.n).map(x, params.texts.flatten())",
+		"nothing merged":           "lists.range(params.n).map(x, {}.merge({}))",
+		"no query":                 "cel.bind(u, url('https://h/'), lists.range(params.n).map(x, u.getQuery()))",
+		"URLs with escapes":        "lists.range(params.n).map(x, url('https://h/%41' + params.words))",
+		"many ranges without one":  "lists.range(params.n).map(x, ipsWithout(params.ranges, ['10.0.0.1']))",
 		"maps of maps":             "lists.range(params.n).map(x, {'a': {'a': x}})",
 		"lists of lists":           "lists.range(params.n).map(x, [x, [x, [x]]])",
 		"optionals":                "lists.range(params.n).map(x, optional.of([x]))",

@@ -559,7 +559,7 @@ func (r *RuleEvaluation) EvaluatePatch(action int, object map[string]any, items 
 	if len(items) == 1 {
 		items[0].bindItem()
 		from = &e.itemBudget
-		e.items = newItemList(items)
+		e.items = newItemList(items, e.p.meter)
 	} else {
 		r.bindItems(items)
 	}
@@ -584,15 +584,15 @@ func (r *RuleEvaluation) bindItems(items []*Item) {
 	e := r.e
 	e.p.meter.Held.EndItem()
 	e.rule, e.item, e.object = r.p, nil, nil
-	e.items = newItemList(items)
+	e.items = newItemList(items, e.p.meter)
 }
 
-func newItemList(items []*Item) ref.Val {
+func newItemList(items []*Item, m *budget.Meter) ref.Val {
 	values := make([]any, len(items))
 	for i, item := range items {
 		values[i] = item.value
 	}
-	return budget.NewAdapter(nil).NativeToValue(values)
+	return budget.NewAdapter(m).NativeToValue(values)
 }
 
 func newTooLargeError(limit int64) *expr.Error {

@@ -57,10 +57,12 @@ func (c *Calls) TakesPattern(function string) bool { return c.Charges[function].
 func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDecoratorV2 {
 	// A loop's condition is evaluated once a turn, whatever the loop does. (Its step can be an attribute, such as the
 	// conditional of filter(), and those cannot be wrapped.)
-	loops, literals := map[int64]bool{}, findLiterals(a.NativeRep().Expr())
+	loops, maps, literals := map[int64]bool{}, map[int64]bool{}, findLiterals(a.NativeRep().Expr())
 	ast.PreOrderVisit(a.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.ComprehensionKind {
-			loops[e.AsComprehension().LoopCondition().ID()] = true
+			loop := e.AsComprehension()
+			loops[loop.LoopCondition().ID()] = true
+			maps[loop.AccuInit().ID()] = loop.AccuInit().Kind() == ast.MapKind
 		}
 	}))
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -77,6 +79,9 @@ func (c *Calls) MeterProgram(a *cel.Ast, m *Meter) interpreter.InterpretableDeco
 			if l := literals[id]; l != nil && !areConstant(node.InitVals()) { // cel-go builds a constant one only once
 				i = newMeteredLiteral(l, node.InitVals(), m)
 			}
+		}
+		if maps[id] {
+			return &meteredMap{InterpretableV2: i, m: m}, nil
 		}
 		if loops[id] {
 			return &meteredTurn{InterpretableV2: i, m: m}, nil
@@ -105,6 +110,20 @@ func (t *meteredTurn) Eval(a interpreter.Activation) ref.Val { return t.Exec(int
 func (t *meteredTurn) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	t.m.PaySteps(1)
 	return t.InterpretableV2.Exec(f)
+}
+
+// meteredMap is the empty map in which a loop collects.
+type meteredMap struct {
+	interpreter.InterpretableV2
+	m *Meter
+}
+
+func (e *meteredMap) Eval(a interpreter.Activation) ref.Val { return e.Exec(interpreter.AsFrame(a)) }
+
+func (e *meteredMap) Exec(f *interpreter.ExecutionFrame) ref.Val {
+	const mapSize = 256 // with some entries
+	e.m.payBuilding(mapSize)
+	return e.InterpretableV2.Exec(f)
 }
 
 // meteredEquality is == or !=. It is the call that loops make most, so it is spared what other calls need.
@@ -166,7 +185,7 @@ func (c *Calls) MeterCall(node interpreter.InterpretableCall, m *Meter) (interpr
 	}
 	paid.apply = c.BindFunction(node, len(args))
 	if node.Function() == operators.Add {
-		paid.apply = flattenAddition(paid.apply, isAccumulator(args[0]))
+		paid.apply = flattenAddition(paid.apply, isAccumulator(args[0]), m)
 	}
 	if charge.forPattern != nil {
 		return paid, paid.meterPattern(node)
@@ -187,7 +206,7 @@ func convertsConstant(node interpreter.InterpretableCall) bool {
 // flattenAddition gives addition that makes one list of two. cel-go's own gives a view of them, whose elements take the longer to find
 // the more lists were added. Only what a macro collects is appended to in place: cel-go also makes an empty list mutable that cel.bind or optMap
 // names, and everything else that holds that list would see what was added.
-func flattenAddition(add func([]ref.Val) ref.Val, collects bool) func([]ref.Val) ref.Val {
+func flattenAddition(add func([]ref.Val) ref.Val, collects bool, m *Meter) func([]ref.Val) ref.Val {
 	return func(args []ref.Val) ref.Val {
 		left, ok := args[0].(traits.Lister)
 		if _, mutable := left.(traits.MutableLister); !ok || mutable && collects {
@@ -199,7 +218,7 @@ func flattenAddition(add func([]ref.Val) ref.Val, collects bool) func([]ref.Val)
 		}
 		if one, ok := left.(*NativeList); ok {
 			if other, ok := right.(*NativeList); ok {
-				return NewAdapter(nil).NativeToValue(slices.Concat(one.Native, other.Native))
+				return m.wrapValue(slices.Concat(one.Native, other.Native))
 			}
 		}
 		all := make([]ref.Val, 0, MeasureLength(left)+MeasureLength(right))
@@ -208,7 +227,7 @@ func flattenAddition(add func([]ref.Val) ref.Val, collects bool) func([]ref.Val)
 				all = append(all, it.Next())
 			}
 		}
-		return types.NewRefValList(NewAdapter(nil), all)
+		return types.NewRefValList(NewAdapter(m), all)
 	}
 }
 

@@ -94,7 +94,7 @@ func newChargeTable() map[string]Charge {
 		"controller":      {BeforeCall: chargeListSearch("metadata", "ownerReferences")},
 		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeShared},
 		"ipsValid":        {BeforeCall: chargeRanges},
-		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeResult},
+		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeShared},
 		"matchesSelector": {BeforeCall: chargeWalk},
 		"podRefs":         {BeforeCall: chargeWalk, AfterCall: chargeResult},
 		"refs":            {BeforeCall: chargeRefs, AfterCall: chargeResult},
@@ -216,8 +216,15 @@ func chargeShortText(m *Meter, args []ref.Val) ref.Val { return chargeText(m, ar
 // chargeURLText is the same for a URL, which becomes a value of its parts.
 func chargeURLText(m *Meter, args []ref.Val) ref.Val {
 	const urlSize = 112
-	m.payBuilding(urlSize)
-	return chargeText(m, args, MaxURLText)
+	n := int64(urlSize)
+	if text, _ := args[0].(types.String); strings.Contains(string(text), "%") { // what is escaped is kept in both ways
+		n += 2 * int64(len(text))
+	}
+	if err := chargeText(m, args, MaxURLText); err != nil {
+		return err
+	}
+	m.payBuilding(n)
+	return nil
 }
 
 func chargeText(m *Meter, args []ref.Val, most int64) ref.Val {
@@ -255,6 +262,7 @@ func chargeURL(m *Meter, args []ref.Val) ref.Val {
 
 // chargeQuery pays also for the map, and for a list for each of its keys.
 func chargeQuery(m *Meter, args []ref.Val) ref.Val {
+	m.payBuilding(listSize)
 	if u, ok := args[0].Value().(*url.URL); ok && u.RawQuery != "" {
 		m.payBuilding(MultiplyCapped(4*entrySize, int64(strings.Count(u.RawQuery, "&"))+1))
 	}
@@ -324,6 +332,8 @@ func chargeSum(m *Meter, args []ref.Val) ref.Val {
 
 // chargeMerge pays for a map that may have all entries of two.
 func chargeMerge(m *Meter, args []ref.Val) ref.Val {
+	const mapSize = 192
+	m.payBuilding(mapSize)
 	for _, arg := range args {
 		entries, ok := arg.(traits.Mapper)
 		if !ok {
@@ -345,9 +355,18 @@ func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 	case types.String, types.Bytes:
 		m.payBuilding(AddCapped(measureFlat(left), measureFlat(args[1])))
 	case traits.Lister:
-		m.payBuilding(AddCapped(2*listSize, measureElements(left), measureElements(args[1])))
+		m.payBuilding(AddCapped(listSize, measureAddition(left, args[1])))
 	}
 	return nil
+}
+
+// measureAddition measures what a list takes that has the elements of two.
+func measureAddition(left, right ref.Val) int64 {
+	_, isNative := left.(*NativeList)
+	if _, areNative := right.(*NativeList); isNative && areNative { // so is their sum
+		return AddCapped(measureFlat(left), measureFlat(right))
+	}
+	return AddCapped(measureElements(left), measureElements(right))
 }
 
 // measureElements measures what the elements of a list take in another list.
@@ -356,13 +375,9 @@ func measureElements(v ref.Val) int64 {
 }
 
 func chargeInsert(m *Meter, args []ref.Val) ref.Val {
-	const mapSize = 256 // of a map with some entries
 	m.checkValueSize(measureFlat(args[0]))
 	if _, ok := args[0].(traits.MutableMapper); !ok {
 		m.payBuilding(measureFlat(args[0]))
-	}
-	if MeasureLength(args[0]) == 0 {
-		m.payBuilding(mapSize)
 	}
 	if update, ok := args[1].(traits.Mapper); ok {
 		m.payBuilding(measureFlat(update))
@@ -686,7 +701,7 @@ func (m *Meter) payFlattening(v ref.Val, levels int64) int64 {
 		n += m.payFlattening(it.Next(), levels-1)
 	}
 	m.payCopying(MultiplyCapped(ValueSize, n+1))
-	m.payBuilding(MultiplyCapped(ValueSize, n+1))
+	m.payBuilding(AddCapped(listSize, MultiplyCapped(int64(library.MeasureElements(list)), n)))
 	return n
 }
 
@@ -697,10 +712,10 @@ func chargeMarshal(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeShared pays for the ranges that are shared, and for the names of each.
+// chargeShared pays for ranges, which are new texts, and for the names of those that share them.
 func chargeShared(m *Meter, result ref.Val) {
 	walk := sizeWalk{meter: m, limit: m.Growth}
-	m.payBuilding(walk.measureValue(result))
+	m.payBuilding(AddCapped(listSize, walk.measureValue(result), MultiplyCapped(ValueSize, MeasureLength(result))))
 }
 
 // chargeDecoding pays for what a text of JSON becomes.

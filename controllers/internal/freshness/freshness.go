@@ -49,7 +49,7 @@ const (
 	leastPart   = 8
 	// maxPlaces is for how many places it is known how long others had to wait.
 	maxPlaces = 1000
-	// maxWait is how long a caller waits for all that an answer needs, maxDuration how long one proof may take, and pauseAfterFailure for how long
+	// maxWait is how long a caller waits for a proof, maxDuration how long one proof may take, and pauseAfterFailure for how long
 	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
 	maxWait     = 3 * time.Second
 	maxDuration = 3 * time.Second

@@ -27,6 +27,7 @@ const (
 	// followTime is how long changes are followed at most. An API server sends a bookmark one or two seconds before it ends a watch, and of shorter
 	// watches none. maxFollowed is how many changes are followed.
 	followTime  = 3 * time.Second
+	spareTime   = 500 * time.Millisecond
 	maxFollowed = 1000
 )
 
@@ -43,8 +44,10 @@ func (l *Reader) ReadVersion(ctx context.Context, res served.Resource, namespace
 // shows, and returns the version of the last of these changes; the first version if there was none. It is an error if that takes longer than followTime,
 // or if there are more than maxFollowed changes.
 func (l *Reader) FollowChanges(ctx context.Context, res served.Resource, namespace, labels, fields, from, to string) (last string, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, followTime+spareTime) // also if the API server does not end the watch
 	defer cancel()
+	ctx, memory := countMemory(ctx)
+	defer func() { _ = memory.TakeBytes(-memory.taken.Load()) }() // which is never refused
 	w, err := l.metadata.Resource(res.GVR).Namespace(namespace).Watch(ctx, metav1.ListOptions{
 		ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: ptr.To(int64(followTime.Seconds())), LabelSelector: labels, FieldSelector: fields,
 	})

@@ -69,7 +69,7 @@ func (e *Engine) checkReached(p Place, version string) (reached bool, change <-c
 	defer e.mu.Unlock()
 	i := e.findInformer(p)
 	switch {
-	case i == nil:
+	case i == nil || i.outdated:
 		return false, nil
 	case i.hasReached(version):
 		return true, nil
