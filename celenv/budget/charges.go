@@ -360,7 +360,7 @@ func chargeAdd(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// measureAddition measures what a list takes that has the elements of two.
+// measureAddition measures what a list of the elements of two takes.
 func measureAddition(left, right ref.Val) int64 {
 	_, isNative := left.(*NativeList)
 	if _, areNative := right.(*NativeList); isNative && areNative { // so is their sum
