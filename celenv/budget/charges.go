@@ -217,7 +217,7 @@ func chargeShortText(m *Meter, args []ref.Val) ref.Val { return chargeText(m, ar
 func chargeURLText(m *Meter, args []ref.Val) ref.Val {
 	const urlSize = 112
 	n := int64(urlSize)
-	if text, _ := args[0].(types.String); strings.Contains(string(text), "%") { // what is escaped is kept in both ways
+	if text, _ := args[0].(types.String); strings.Contains(string(text), "%") { // a URL keeps its escapes, and the text without them
 		n += 2 * int64(len(text))
 	}
 	if err := chargeText(m, args, MaxURLText); err != nil {
