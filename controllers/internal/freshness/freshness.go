@@ -283,24 +283,14 @@ func (p *Prover) awaitOrCompare(ctx context.Context, place watches.Place, versio
 	defer end()
 	came := p.awaitVersion(patient, place, version, wait)
 	if !came {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		awaitOn := func() {
-			if came = p.watches.AwaitVersion(ctx, place, version); came {
-				stop()
-			}
-		}
-		compare := func() {
-			defer stop()
+		came = awaitBeside(ctx, p.watches, place, version, func(ctx context.Context) {
 			if proved, result = p.compareLists(ctx, place, before, true); result == failed && !p.isLost(place) {
 				select { // a change may still prove
 				case <-ctx.Done():
 				case <-patient.Done():
 				}
 			}
-		}
-		both := []func(){awaitOn, compare}
-		contain.RunParallel(len(both), len(both), func(i int) { both[i]() })
+		})
 	}
 	p.noteWait(place, nextWait(wait, p.clock.Since(began), came))
 	switch {
@@ -329,23 +319,33 @@ func chooseTime(follows bool, usual time.Duration) time.Duration {
 // the version that the place had reached. Then last is the last of these changes, which the place has reached by then: it knows all that was there at the
 // version. If neither came in time, last is "".
 func (p *Prover) awaitOrFollow(ctx context.Context, place watches.Place, version, before string) (last string, came bool) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	await := func() {
-		if came = p.watches.AwaitVersion(ctx, place, version); came {
-			stop()
-		}
-	}
-	follow := func() {
-		defer stop()
+	came = awaitBeside(ctx, p.watches, place, version, func(ctx context.Context) {
 		shown, err := p.requests.FollowChanges(ctx, place.Resource, place.Namespace, place.Filter.Labels, place.Filter.Fields, before, version)
 		if err == nil && p.watches.AwaitVersion(ctx, place, shown) {
 			last = shown
 		}
-	}
-	both := []func(){await, follow}
-	contain.RunParallel(len(both), len(both), func(i int) { both[i]() })
+	})
 	return last, came
+}
+
+// awaitBeside waits until a place has reached a version, which came then, while it does something else. Both have one context, which ends when the version
+// came or the other is done.
+func awaitBeside(ctx context.Context, w *watches.Engine, place watches.Place, version string, other func(context.Context)) (came bool) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	both := []func(){
+		func() {
+			if came = w.AwaitVersion(ctx, place, version); came {
+				stop()
+			}
+		},
+		func() {
+			defer stop()
+			other(ctx)
+		},
+	}
+	contain.RunParallel(len(both), len(both), func(i int) { both[i]() })
+	return came
 }
 
 // compareLists lists the objects of a place until its watch knows the same, and returns the version of the list; "" if that has not been proved. before is
