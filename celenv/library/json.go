@@ -190,8 +190,7 @@ func decodeJSON(text string) (ref.Val, error) {
 	if err := checkJSON(text); err != nil {
 		return nil, err
 	}
-	r := jsonReader{jsonText: &jsonText{text: text}, tokens: json.NewDecoder(strings.NewReader(text))}
-	r.tokens.UseNumber() // a float64 would change integers above 2^53
+	r := jsonReader{jsonText: &jsonText{text: text}}
 	node, err := r.readNode(maxJSONDepth)
 	if err != nil {
 		return nil, err
@@ -210,60 +209,6 @@ func describeDecodeError(err error) error {
 	return err
 }
 
-// jsonReader reads a text of JSON that is known to be valid.
-type jsonReader struct {
-	*jsonText
-	tokens *json.Decoder
-	stack  []jsonNode // of the objects that are being read: each key, and its value after it
-}
-
-// readNode reads the next value, if at most so many lists and maps are nested in it.
-func (r *jsonReader) readNode(depth int) (jsonNode, error) {
-	token, err := r.tokens.Token()
-	if err != nil {
-		return 0, describeDecodeError(err)
-	}
-	switch token := token.(type) {
-	case nil:
-		return jsonNull, nil
-	case bool:
-		if token {
-			return newJSONNode(jsonBool, 1, 0), nil
-		}
-		return jsonBool, nil
-	case string:
-		return r.addString(token), nil
-	case json.Number:
-		value, err := convertNumber(token)
-		switch {
-		case err != nil:
-			return 0, err
-		case len(token) > shortNumber: // to read it at each use would take long
-			return r.addMade(value), nil
-		}
-		return newJSONNode(jsonNumber, int(r.tokens.InputOffset())-len(token), len(token)), nil
-	case json.Delim:
-		if depth == 0 {
-			return 0, errTooDeep
-		}
-		if token == '[' {
-			return r.readList(depth - 1)
-		}
-		return r.readObject(depth - 1)
-	default:
-		return 0, fmt.Errorf("cannot read %T", token)
-	}
-}
-
-// addString adds a string that was just read: as a part of the text, unless it has escapes.
-func (r *jsonReader) addString(read string) jsonNode {
-	end := int(r.tokens.InputOffset()) - 1
-	if begin := end - len(read); begin >= 0 && r.text[begin:end] == read {
-		return newJSONNode(jsonString, begin, len(read))
-	}
-	return r.addMade(types.String(read))
-}
-
 func convertNumber(number json.Number) (ref.Val, error) {
 	if i, err := number.Int64(); err == nil {
 		return types.Int(i), nil
@@ -273,42 +218,6 @@ func convertNumber(number json.Number) (ref.Val, error) {
 		return nil, fmt.Errorf("the number %s is too large", number)
 	}
 	return types.Double(f), nil
-}
-
-// readList reads the rest of a list.
-func (r *jsonReader) readList(depth int) (jsonNode, error) {
-	elements := []ref.Val{}
-	for r.tokens.More() {
-		element, err := r.readNode(depth)
-		if err != nil {
-			return 0, err
-		}
-		elements = append(elements, r.makeValue(element))
-	}
-	if _, err := r.tokens.Token(); err != nil {
-		return 0, describeDecodeError(err)
-	}
-	return r.addMade(types.NewRefValList(types.DefaultTypeAdapter, compact.TrimSlice(elements))), nil
-}
-
-// readObject reads the rest of an object.
-func (r *jsonReader) readObject(depth int) (jsonNode, error) {
-	begin := len(r.stack)
-	for r.tokens.More() {
-		for range 2 { // a key, and its value
-			node, err := r.readNode(depth)
-			if err != nil {
-				return 0, err
-			}
-			r.stack = append(r.stack, node)
-		}
-	}
-	if _, err := r.tokens.Token(); err != nil {
-		return 0, describeDecodeError(err)
-	}
-	object := r.addObject(r.stack[begin:])
-	r.stack = r.stack[:begin]
-	return object, nil
 }
 
 func marshalJSON(v ref.Val) ref.Val {

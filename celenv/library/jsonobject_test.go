@@ -54,7 +54,7 @@ func TestUnmarshalGivesWhatIsWritten(t *testing.T) {
 
 // randomJSON writes a value, or, once in a while, what is none.
 func randomJSON(random *rand.Rand, depth int) string {
-	texts := []string{`""`, `"a"`, `"b"`, `"longer text"`, `"\u00e4\n\""`, `"ä"`, "\"\xff\"", `"\ud800"`, `"a\u0000"`}
+	texts := []string{`""`, `"a"`, `"b"`, `"longer text"`, `"\u00e4\n\""`, `"ä"`, "\"\xff\"", `"\ud800"`, `"a\u0000"`, `"\\"`, `"\\\""`, `"[{,:"`}
 	kinds := 6
 	if depth == 0 {
 		kinds = 4
@@ -70,7 +70,7 @@ func randomJSON(random *rand.Rand, depth int) string {
 		if random.IntN(20) == 0 {
 			return []string{"", "{", "]", "{1:2}", `{"a":1,}`, "[1,]", "nul", `"`, "01"}[random.IntN(9)]
 		}
-		return " 7 "
+		return []string{" 7 ", "\t[ ]\r\n", "\n{ }", "\r-0"}[random.IntN(4)]
 	case 4:
 		var parts []string
 		for range random.IntN(4) {
