@@ -28,8 +28,11 @@ import (
 	"github.com/vtex/cleaner/test/spiderpool"
 )
 
-// mostAddresses is how many addresses the template is said to look at, and tooMany is more than it does.
-const mostAddresses, tooMany = 150_000, 250_000
+// mostAddresses is how many addresses the template is said to look at, in so many pools, and tooMany is more than it does.
+const mostAddresses, mostPools, tooMany = 500_000, 1000, 650_000
+
+// enoughMemory is how much the operator must be allowed to have for that.
+const enoughMemory = 1536 << 20
 
 // pastItsBounds matches what an evaluation says that stopped at a bound of memory or of steps.
 var pastItsBounds = regexp.MustCompile(`the evaluation (builds|needs) more than [0-9]+ `)
@@ -41,19 +44,19 @@ func TestSpiderpoolConflictsOfManyAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := "up to 150,000 addresses in 1,000 pools"; !strings.Contains(string(text), said) {
+	if said := "up to 500,000 addresses in 1,000 pools, where `GOMEMLIMIT` is 1.5 GiB or more"; !strings.Contains(string(text), said) {
 		t.Errorf("docs/templates.md does not say %q", said)
 	}
-	usual := budget.Limits{}.WithDefaults(0)
-	usual.Wall, usual.SearchWall = time.Hour, time.Hour // however slow this machine is
-	const pools = 1000
+	const part = 10 // of the addresses and pools, and of what an evaluation may build and do
+	limits := budget.Limits{}.WithDefaults(enoughMemory)
+	limits.Steps, limits.AllSteps, limits.Growth, limits.Value = limits.Steps/part, limits.AllSteps/part, limits.Growth/part, limits.Value/part
+	limits.Wall, limits.SearchWall = time.Hour, time.Hour // however slow this machine is
+	const perPool = mostAddresses / mostPools
 	want := []string{"pod-with-another-address", "pool-without-addresses", "record-without-endpoint"}
-	if found, wrong := survey(t, compileConflicts(t, usual), gather(t, mostAddresses, mostAddresses/pools)); !slices.Equal(found, want) || len(wrong) > 0 {
-		t.Errorf("of %d addresses in %d pools %q are found, and these cannot be looked for: %q", mostAddresses, pools, found, wrong)
+	if found, wrong := survey(t, compileConflicts(t, limits), gather(t, mostAddresses/part, perPool)); !slices.Equal(found, want) || len(wrong) > 0 {
+		t.Errorf("of %d addresses in %d pools %q are found, and these cannot be looked for: %q", mostAddresses, mostPools, found, wrong)
 	}
-	const part = 10 // of the addresses, and of what an evaluation may build and do
-	usual.Steps, usual.AllSteps, usual.Growth, usual.Value = usual.Steps/part, usual.AllSteps/part, usual.Growth/part, usual.Value/part
-	found, wrong := survey(t, compileConflicts(t, usual), gather(t, tooMany/part, mostAddresses/pools))
+	found, wrong := survey(t, compileConflicts(t, limits), gather(t, tooMany/part, perPool))
 	for _, rule := range want {
 		if !slices.Contains(found, rule) && !pastItsBounds.MatchString(wrong[rule]) {
 			t.Errorf("of %d addresses %s finds nothing, and says %q", tooMany, rule, wrong[rule])
@@ -101,7 +104,7 @@ func (c *crowd) add(gv schema.GroupVersion, kind, namespace, name string, fields
 	}
 }
 
-// gather makes pools of so many addresses, up to 250, and a Pod for each address. The last Pod has another address than the one recorded, and
+// gather makes pools of so many addresses, up to 510, and a Pod for each address. The last Pod has another address than the one recorded, and
 // the one before it has no endpoint; and 100 Pods wait for an address of any pool.
 func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 	t.Helper()
@@ -122,11 +125,15 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 	const namespace = "production"
 	for first := 0; first < addresses; first += perPool {
 		number := first / perPool
-		pool, prefix := fmt.Sprintf("node-pool-%04d", number), fmt.Sprintf("10.%d.%d.", number/250, number%250)
+		pool := fmt.Sprintf("node-pool-%04d", number)
+		addressOf := func(i int) string { // each pool has 512
+			at := 512*number + i
+			return fmt.Sprintf("10.%d.%d.%d", at>>16, at>>8&255, at&255)
+		}
 		var records []string
 		for i := range perPool {
 			n := first + i
-			name, uid, ip := fmt.Sprintf("frontend-7d9f8b6c5d-%05d", n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), fmt.Sprintf("%s%d", prefix, i+1)
+			name, uid, ip := fmt.Sprintf("frontend-7d9f8b6c5d-%05d", n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), addressOf(i+1)
 			records = append(records, fmt.Sprintf(`%q:{"interface":"eth0","pod":%q,"podUid":%q}`, ip, namespace+"/"+name, uid))
 			has := ip
 			if n == addresses-1 {
@@ -134,7 +141,10 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 			}
 			if n >= gone {
 				c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
-					"metadata": map[string]any{"uid": uid}, "spec": map[string]any{"nodeName": "worker"},
+					"metadata": map[string]any{"uid": uid, "ownerReferences": []any{map[string]any{
+						"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "frontend-7d9f8b6c5d", "uid": "7d9f8b6c5d", "controller": true,
+					}}},
+					"spec":   map[string]any{"nodeName": "worker"},
 					"status": map[string]any{"phase": "Running", "podIPs": []any{map[string]any{"ip": has}}},
 				})
 			}
@@ -144,12 +154,12 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 			c.add(spiderpool.Group(), "SpiderEndpoint", namespace, name, map[string]any{
 				"metadata": map[string]any{"finalizers": []any{spiderpool.Finalizer}},
 				"status": map[string]any{"ownerControllerType": "Deployment", "current": map[string]any{"uid": uid, "ips": []any{
-					map[string]any{"interface": "eth0", "ipv4": ip + "/24", "ipv4Pool": pool},
+					map[string]any{"interface": "eth0", "ipv4": ip + "/23", "ipv4Pool": pool},
 				}}},
 			})
 		}
 		c.add(spiderpool.Group(), "SpiderIPPool", "", pool, map[string]any{
-			"spec":   map[string]any{"ipVersion": int64(4), "subnet": prefix + "0/24", "ips": []any{fmt.Sprintf("%s1-%s%d", prefix, prefix, perPool)}, "default": true},
+			"spec":   map[string]any{"ipVersion": int64(4), "subnet": addressOf(0) + "/23", "ips": []any{addressOf(1) + "-" + addressOf(perPool)}, "default": true},
 			"status": map[string]any{"allocatedIPs": "{" + strings.Join(records, ",") + "}"},
 		})
 	}
