@@ -62,6 +62,7 @@ type field struct {
 	core       corev1client.CoreV1Interface
 	namespaces []string
 	crowd      crowd
+	held       map[string]holding // what other ways took for this crowd, by their names
 }
 
 func newField(ctx context.Context, r *rig) (*field, error) {
@@ -69,7 +70,7 @@ func newField(ctx context.Context, r *rig) (*field, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &field{rig: r, store: newStore(r.EtcdURL()), core: core, namespaces: make([]string, teams)}
+	f := &field{rig: r, store: newStore(r.EtcdURL()), core: core, namespaces: make([]string, teams), held: map[string]holding{}}
 	return f, each(teams, makers, func(i int) error {
 		var err error
 		f.namespaces[i], err = r.Namespace(ctx, "team")
@@ -303,6 +304,7 @@ func (f *field) measureCrowd(ctx context.Context, others bool) ([]figure, error)
 		if held.Pods < f.crowd.pods {
 			return nil, fmt.Errorf("cannot measure: %s has %d Pods of %d", way.what, held.Pods, f.crowd.pods)
 		}
+		f.held[way.name] = held
 		figures = append(figures, held.figures(f.crowd, way)...)
 	}
 	return figures, nil
@@ -314,7 +316,15 @@ func (f *field) measureChanges(ctx context.Context, s sizes) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	figures := []figure{{What: fmt.Sprintf("Heap of the operator for each of %s, the operator itself included", f.crowd), Value: fmt.Sprintf("%.1f KiB", heap/float64(f.crowd.pods)/1024)}}
+	what := fmt.Sprintf("Heap of the operator for each of %s, the operator itself included", f.crowd)
+	figures := []figure{{What: what, Value: fmt.Sprintf("%.1f KiB", heap/float64(f.crowd.pods)/1024)}}
+	for _, way := range waysToHold() {
+		if way.part > 0 {
+			figures = append(figures, figure{
+				What: fmt.Sprintf("%s: as a part of that of a %s", what, way.what), Value: fmt.Sprintf("1/%.1f", f.held[way.name].Heap/heap), Aim: fmt.Sprintf("at most 1/%d", way.part),
+			})
+		}
+	}
 	for _, rate := range s.rates {
 		var written float64
 		began := time.Now()

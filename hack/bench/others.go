@@ -36,15 +36,17 @@ import (
 // way is another way to know the Pods and Nodes of a cluster. Each runs in a process of its own, because memory is what is measured.
 type way struct {
 	name, what string
+	// part says as which part of its heap for each Pod the operator's should be at most: 1/part; 0: it keeps none.
+	part int
 	// look reads all Pods and Nodes, and returns how many Pods it holds and what must not be collected.
 	look func(context.Context, *rest.Config) (pods int, keep any, err error)
 }
 
 func waysToHold() []way {
 	return []way{
-		{"typed", "cache of client-go, typed", cacheTyped},
-		{"unstructured", "cache of client-go, unstructured", cacheUnstructured},
-		{"list", "a list of unstructured objects at each look, as k8s-cleaner makes it", listOrphans},
+		{"typed", "cache of client-go, typed", 5, cacheTyped},
+		{"unstructured", "cache of client-go, unstructured", 20, cacheUnstructured},
+		{"list", "a list of unstructured objects at each look, as k8s-cleaner makes it", 0, listOrphans},
 	}
 }
 

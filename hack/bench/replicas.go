@@ -82,7 +82,8 @@ func divide(ctx context.Context, r *rig, n int, s sizes) (figures []figure, err 
 	for _, end := range []struct {
 		how string
 		sig syscall.Signal
-	}{{"killed", syscall.SIGKILL}, {"stopped", syscall.SIGTERM}} {
+		aim string
+	}{{"killed", syscall.SIGKILL, ""}, {"stopped", syscall.SIGTERM, "below 5s"}} {
 		if len(t.all) == 1 {
 			break
 		}
@@ -95,7 +96,7 @@ func divide(ctx context.Context, r *rig, n int, s sizes) (figures []figure, err 
 		if err != nil {
 			return nil, err
 		}
-		figures = append(figures, figure{What: fmt.Sprintf("%d replicas: until others own the shards of one that is %s", len(t.all)+1, end.how), Value: took.Round(100 * time.Millisecond).String()})
+		figures = append(figures, figure{What: fmt.Sprintf("%d replicas: until others own the shards of one that is %s", len(t.all)+1, end.how), Value: took.Round(100 * time.Millisecond).String(), Aim: end.aim})
 	}
 	return figures, nil
 }
