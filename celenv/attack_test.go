@@ -27,6 +27,15 @@ func nested(depth int, first, step, body string) string {
 	return fmt.Sprintf("cel.bind(v0, %s, %s)", first, text)
 }
 
+// unsortedKeys are the entries of a JSON object with so many keys.
+func unsortedKeys(n int) string {
+	entries := make([]string, n)
+	for i := range entries {
+		entries[i] = fmt.Sprintf(`"%x":0`, i*0x9e3779b1&0xffffff)
+	}
+	return strings.Join(entries, ",")
+}
+
 // Each of these took seconds or gigabytes, or did not return, without a meter. The bounds are generous: they tell
 // "stopped" from "was allowed to run".
 func TestAttacksAreStopped(t *testing.T) {
@@ -56,6 +65,8 @@ func TestAttacksAreStopped(t *testing.T) {
 				"words":   strings.Join(slices.Sorted(maps.Keys(entries)), " "),
 				"deep":    strings.Repeat(`{"a":`, 250) + `"` + strings.Repeat("a", 256<<10) + `"` + strings.Repeat("}", 250),
 				"json":    "[" + strings.Repeat("{},", 300<<10) + "{}]",
+				"tiny":    "[" + strings.Repeat("1e-310,", 40<<10) + "0]",
+				"keys":    "{" + unsortedKeys(200_000) + "}",
 			},
 		},
 	}
@@ -127,6 +138,12 @@ func TestAttacksAreStopped(t *testing.T) {
 		"NoOptionalElements":   {"lists.range(100000).all(x, [?dyn(svc.huge)].size() == 1 || true) && 1 / 0 == 1", "division by zero"},
 		"NoOptionalEntries":    {"lists.range(50000).all(x, {?'a': dyn(svc.huge)}.size() == 1 || true) && 1 / 0 == 1", "division by zero"},
 		"BigKeysOfLiterals":    {"lists.range(100000).all(x, {svc.huge: 1}.size() == 1)", steps},
+		"TinyNumbers":          {"json.unmarshal(svc.tiny).size() > 0", steps},
+		"ValidTinyNumbers":     {"json.valid(svc.tiny)", steps},
+		"TinyNumberOfText":     {"lists.range(100000).all(x, double('1e-31' + string(x % 9)) > 0.0)", steps},
+		"UnsortedKeys":         {"lists.range(9).all(x, json.unmarshal(svc.keys).size() > 0)", steps},
+		"ManyRangesShared":     {"cel.bind(l, lists.range(2000).map(x, '::' + string(x)), ipsShared(lists.range(70).transformMapEntry(i, x, {'n' + string(x): l})).size() > 0 || true)", "one function would build more than 33554432 bytes"},
+		"RangesOfLongNames":    {"cel.bind(m, {svc.huge + 'a': [], svc.huge + 'b': []}, lists.range(1000).all(x, ipsShared(m).size() == 0))", steps},
 		"QuantityOfManyDigits": {"quantity('1e2000000000').compareTo(quantity('1.5')) == 0", "the exponent of the quantity"},
 	}
 	c := newCompiler(t, budget.Limits{Steps: 1_000_000, Growth: 16 << 20})

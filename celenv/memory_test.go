@@ -123,6 +123,8 @@ func TestMemoryOfTheLargestValues(t *testing.T) {
 		"many durations":           "lists.range(params.n).map(x, [seconds(x), seconds(x), seconds(x), seconds(x), seconds(x), seconds(x), seconds(x)])",
 		"what is wrong":            "lists.range(params.n).map(x, format.named('dns1123Label').value().validate('A B'))",
 		"formats":                  "lists.range(params.n).map(x, [format.named('uuid'), format.named('uuid'), format.named('uuid'), format.named('uuid')])",
+		"exponents":                "json.unmarshal('{' + lists.range(params.n).map(x, '\"k' + string(x) + '\":1e' + string(x % 9)).join(',') + '}')",
+		"no UTF-8":                 "cel.bind(s, '\"' + url('https://h/?a=' + lists.range(5000).map(x, '%ff').join()).getQuery()['a'][0] + '\"', lists.range(params.n).map(x, json.unmarshal(s)))",
 		"long numbers":             "json.unmarshal('{' + lists.range(params.n).map(x, '\"k' + string(x) + '\":1.00000000000000000000' + string(x)).join(',') + '}')",
 		"texts of a list, flat":    "lists.range(params.n).map(x, params.texts.flatten())",
 		"nothing merged":           "lists.range(params.n).map(x, {}.merge({}))",

@@ -78,8 +78,9 @@ func (r Range) touchesNext(next Range) bool {
 
 // mergeRanges gives the same addresses in as few ranges as there can be, in their order: those of IPv4 first.
 func mergeRanges(ranges []Range) []Range {
-	sorted := slices.SortedFunc(slices.Values(ranges), func(a, b Range) int { return a.First.Compare(b.First) })
-	var out []Range
+	sorted := slices.Clone(ranges)
+	slices.SortFunc(sorted, func(a, b Range) int { return a.First.Compare(b.First) })
+	out := sorted[:0]
 	for _, r := range sorted {
 		if n := len(out) - 1; n >= 0 && out[n].touchesNext(r) {
 			if out[n].Last.Less(r.Last) {
@@ -135,7 +136,11 @@ type edge struct {
 
 // listEdges lists the edges of the ranges of names, in their order.
 func listEdges(all map[string][]Range, names []string) []edge {
-	var edges []edge
+	ranges := 0
+	for _, of := range all {
+		ranges += len(of)
+	}
+	edges := make([]edge, 0, 2*ranges)
 	for n, name := range names {
 		for _, r := range mergeRanges(all[name]) {
 			edges = append(edges, edge{r.First, n, true})
@@ -148,37 +153,55 @@ func listEdges(all map[string][]Range, names []string) []edge {
 	return edges
 }
 
+// openNames are the names in whose ranges an address is.
+type openNames struct {
+	names map[int]bool
+	most  int // how many there were since the map was made: going through it takes as long
+}
+
+// change adds or removes the name of an edge.
+func (o *openNames) change(e edge) {
+	const few = 16
+	if !e.opens {
+		if delete(o.names, e.name); o.most > few && len(o.names) < o.most/4 {
+			o.names, o.most = maps.Collect(maps.All(o.names)), len(o.names)
+		}
+		return
+	}
+	if o.names == nil {
+		o.names = map[int]bool{}
+	}
+	o.names[e.name] = true
+	o.most = max(o.most, len(o.names))
+}
+
 // FindShared gives the addresses that are in the ranges of more than one name, in their order. It is an error if there are too many
 // of them to be named.
 func FindShared(all map[string][]Range) ([]Shared, error) {
 	names := slices.Sorted(maps.Keys(all))
 	edges := listEdges(all, names)
 	var out []Shared
-	open := map[int]bool{} // the names in whose ranges an address is
+	open := openNames{}
 	named := 0
 	for i := 0; i < len(edges); {
 		at := edges[i].at
 		if i > 0 && edges[i-1].at.BitLen() != at.BitLen() {
-			clear(open) // the last addresses of IPv4 have none after them
+			open = openNames{} // the last addresses of IPv4 have none after them
 		}
 		for ; i < len(edges) && edges[i].at == at; i++ {
-			if edges[i].opens {
-				open[edges[i].name] = true
-			} else {
-				delete(open, edges[i].name)
-			}
+			open.change(edges[i])
 		}
-		if len(open) < 2 {
+		if len(open.names) < 2 {
 			continue
 		}
-		if named += len(open); named > maxShared {
+		if named += len(open.names); named > maxShared {
 			return nil, fmt.Errorf("the ranges that are shared have more than %d names", maxShared)
 		}
 		s := Shared{Range: Range{First: at, Last: lastOf(netip.PrefixFrom(at, 0))}}
 		if i < len(edges) && edges[i].at.BitLen() == at.BitLen() {
 			s.Range.Last = edges[i].at.Prev()
 		}
-		for _, n := range slices.Sorted(maps.Keys(open)) {
+		for _, n := range slices.Sorted(maps.Keys(open.names)) {
 			s.Names = append(s.Names, names[n])
 		}
 		out = append(out, s)

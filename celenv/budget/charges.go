@@ -92,6 +92,7 @@ func newChargeTable() map[string]Charge {
 		"certificates":    {BeforeCall: chargeCertificates},
 		"condition":       {BeforeCall: chargeListSearch("status", "conditions")},
 		"controller":      {BeforeCall: chargeListSearch("metadata", "ownerReferences")},
+		"double":          {BeforeCall: chargeDouble},
 		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeShared},
 		"ipsValid":        {BeforeCall: chargeRanges},
 		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeShared},
@@ -130,7 +131,7 @@ func newChargeTable() map[string]Charge {
 
 // shortTextFunctions are the functions that read a text which is never long: a number, a time, an address.
 const shortTextFunctions = `
-	bool cidr cidrUsable containsCIDR containsIP double duration int ip ip.isCanonical isCIDR isIP isSemver
+	bool cidr cidrUsable containsCIDR containsIP duration int ip ip.isCanonical isCIDR isIP isSemver
 	parseDuration parseTimestamp timestamp uint format.named`
 
 // urlTextFunctions are the functions that read a URL.
@@ -212,6 +213,14 @@ const (
 // chargeShortText refuses a text that is too long to be what the function reads, and pays for the others: such functions take
 // some nanoseconds for each byte.
 func chargeShortText(m *Meter, args []ref.Val) ref.Val { return chargeText(m, args, maxShortText) }
+
+// chargeDouble is the same for a text that becomes a double, and pays for a slow one.
+func chargeDouble(m *Meter, args []ref.Val) ref.Val {
+	if text, isText := args[0].(types.String); isText && library.IsSlowNumber(string(text)) {
+		m.PaySteps(library.SlowNumberSteps)
+	}
+	return chargeShortText(m, args)
+}
 
 // chargeURLText is the same for a URL, which becomes a value of its parts.
 func chargeURLText(m *Meter, args []ref.Val) ref.Val {
@@ -464,33 +473,36 @@ func chargePairs(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeRanges pays for reading and sorting the ranges of lists, or of the lists in a map. Also 300,000 ranges of IPv6 without any order are read
-// and sorted in what is paid for.
+// chargeRanges pays for reading and sorting the ranges of lists, or of the lists in a map, which are also sorted together.
 func chargeRanges(m *Meter, args []ref.Val) ref.Val {
-	const size, nameSize = 64, 256 // of a range; and of a name, with the edges of its ranges
-	n := int64(0)
-	pay := func(v ref.Val) {
+	const size, sharedSize, nameSize = 128, 256, 256 // of a range; of one with its edges; of a name
+	ranges, shared, copied := int64(0), int64(0), int64(0)
+	read := func(v ref.Val) (length int64) {
 		list, ok := v.(traits.Lister)
 		if !ok {
-			return
+			return 0
 		}
-		length := MeasureLength(list)
-		m.payCopying(MultiplyCapped(size, length))
-		m.payReading(MultiplyCapped(2, sumTexts(list)))
-		n = AddCapped(n, length)
+		length = MeasureLength(list)
+		m.payReading(AddCapped(MultiplyCapped(2, sumTexts(list)), MultiplyCapped(ReadStep, length)))
+		return length
 	}
 	for _, arg := range args {
 		all, ok := arg.(traits.Mapper)
 		if !ok {
-			pay(arg)
+			ranges = AddCapped(ranges, read(arg))
 			continue
 		}
-		m.payCopying(MultiplyCapped(nameSize, MeasureLength(all)))
+		names := MeasureLength(all)
+		copied = AddCapped(copied, MultiplyCapped(nameSize, names))
+		m.payReading(copied)
 		for it := all.Iterator(); it.HasNext() == types.True; {
-			pay(all.Get(it.Next()))
+			name := it.Next()
+			m.payReading(MultiplyCapped(MeasureText(name), 2+int64(math.Log2(float64(names)))))
+			shared = AddCapped(shared, read(all.Get(name)))
 		}
 	}
-	m.paySorting(int(n))
+	m.checkValueSize(AddCapped(copied, MultiplyCapped(size, ranges), MultiplyCapped(sharedSize, shared)))
+	m.paySorting(int(AddCapped(ranges, MultiplyCapped(4, shared))))
 	return nil
 }
 
@@ -728,6 +740,7 @@ func chargeDecoding(m *Meter, args []ref.Val) ref.Val {
 func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String)
 	m.checkValueSize(int64(len(text)))
+	m.PaySteps(1)
 	m.payReading(int64(len(text)))
 	if !library.IsPlainJSON(string(text)) {
 		m.payCopying(measureDecoded(m, args[0]))
@@ -738,9 +751,10 @@ func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 // measureDecoded measures what a text of JSON becomes, and pays for reading it: what has more values takes longer.
 func measureDecoded(m *Meter, v ref.Val) int64 {
 	text, _ := v.(types.String)
-	size := int64(library.MeasureJSON(string(text)))
-	m.payReading(AddCapped(int64(len(text)), size/2))
-	return size
+	size, steps := library.MeasureJSON(string(text))
+	m.PaySteps(1 + int64(steps))
+	m.payReading(AddCapped(int64(len(text)), int64(size/2)))
+	return int64(size)
 }
 
 func chargeRange(m *Meter, args []ref.Val) ref.Val {

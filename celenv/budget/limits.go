@@ -172,13 +172,13 @@ func (m *Meter) payReading(n int64) {
 
 // payBuilding pays for n bytes.
 func (m *Meter) payBuilding(n int64) {
-	m.checkValueSize(n)
 	b := m.Budget
 	if n > b.Growth {
 		b.Growth = 0
 		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("%s builds more than %d bytes of strings, lists and maps", b.Owner, b.MaxGrowth),
 			Hint: "filter before you map, and join or concatenate less"})
 	}
+	m.checkValueSize(n)
 	b.Growth -= n
 	m.spendSharedSteps(n / ReadStep)
 	if !m.Held.takeBuilt(n, b.Passing) {
@@ -188,7 +188,7 @@ func (m *Meter) payBuilding(n int64) {
 
 // checkValueSize refuses a value that is too large for one function, whichever budget pays for it.
 func (m *Meter) checkValueSize(n int64) {
-	if most := m.Limits.Value; n > most && n <= m.Growth {
+	if most := m.Limits.Value; n > most {
 		m.StopEvaluation(&expr.Error{Kind: expr.Exhausted, Message: fmt.Sprintf("one function would build more than %d bytes", most), Hint: "give it a shorter text or list"})
 	}
 }

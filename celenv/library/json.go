@@ -12,6 +12,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -90,8 +91,16 @@ func visitStructure(text string) iter.Seq2[int, byte] {
 	}
 }
 
-// shortNumber is how many characters a number has that is read each time.
+// shortNumber is how many characters a number has that is read quickly, unless it has an exponent.
 const shortNumber = 20
+
+// SlowNumberSteps is how many steps of an evaluation it may take to read a slow number.
+const SlowNumberSteps = 30
+
+// IsSlowNumber says that a number may have to be read digit by digit, which takes up to a thousand times as long as usual.
+func IsSlowNumber(text string) bool {
+	return len(text) > shortNumber || strings.ContainsAny(text, "eE")
+}
 
 // IsPlainJSON says whether a text of JSON cannot be nested too deep, nor have a number that is too large. Then json.valid need not decode it.
 func IsPlainJSON(text string) bool {
@@ -107,18 +116,21 @@ func IsPlainJSON(text string) bool {
 		case ']', '}':
 			depth--
 		}
-		if depth > maxJSONDepth || digits > longNumber || c == 'e' && isDigit(text, i-1) || c == 'E' {
+		if depth > maxJSONDepth || digits > longNumber || isExponent(text, i) {
 			return false
 		}
 	}
 	return true
 }
 
-// MeasureJSON returns about how many bytes of memory a text of JSON needs once it is read, besides its own.
-func MeasureJSON(text string) int {
-	const textBytes, listBytes, elementBytes, stringBytes, numberBytes = 128, 96, 48, 32, 32
+// MeasureJSON returns about how many bytes of memory a text of JSON needs once it is read, besides its own, and how many steps of an evaluation it
+// takes to read its slow numbers and to sort the keys of its large objects.
+func MeasureJSON(text string) (bytes, steps int) {
+	const textBytes, listBytes, elementBytes, stringBytes, numberBytes, replaced = 128, 96, 48, 32, 32, 3
 	var isList [maxJSONDepth + 1]bool // at each depth
-	depth, bytes, strings, number := 0, textBytes, 0, 0
+	var keys [maxJSONDepth + 1]int
+	depth, strings, number := 0, 0, 0
+	bytes = textBytes
 	addValue := func() {
 		if isList[depth] {
 			bytes += elementBytes
@@ -126,35 +138,55 @@ func MeasureJSON(text string) int {
 			bytes += 2 * nodeBytes
 		}
 	}
-	for _, c := range visitStructure(text) {
+	for i, c := range visitStructure(text) {
 		if number++; !isOfNumber(c) {
 			number = 0
 		}
-		if number == shortNumber+1 {
+		if number == shortNumber+1 || isExponent(text, i) {
 			bytes += numberBytes
+			steps += SlowNumberSteps
 		}
 		switch c {
 		case '"':
 			strings++
 		case ',':
 			addValue()
+		case ':':
+			keys[depth]++
 		case '[', '{':
 			if depth == maxJSONDepth { // it will be refused there
-				return bytes
+				return bytes, steps
 			}
 			if depth++; c == '[' {
 				bytes += listBytes
 			}
-			isList[depth] = c == '['
+			isList[depth], keys[depth] = c == '[', 0
 			addValue()
 		case ']', '}':
+			steps += countSorting(keys[depth])
 			depth = max(0, depth-1)
 		}
 	}
-	if hasOwnStrings(text) {
+	switch {
+	case !utf8.ValidString(text): // each byte that is none becomes a character that says so
+		bytes += replaced*len(text) + stringBytes*strings
+	case hasOwnStrings(text):
 		bytes += len(text) + stringBytes*strings
 	}
-	return bytes
+	return bytes, steps
+}
+
+// countSorting is how many steps of an evaluation it takes to sort so many keys.
+func countSorting(keys int) int {
+	if keys < smallObject {
+		return 0
+	}
+	return keys * bits.Len(uint(keys)) / smallObject
+}
+
+// isExponent says that an exponent begins at a place of a text, outside of strings.
+func isExponent(text string, i int) bool {
+	return (text[i] == 'e' || text[i] == 'E') && isDigit(text, i-1)
 }
 
 // isOfNumber says that a number has such a byte.

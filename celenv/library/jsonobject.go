@@ -4,6 +4,7 @@
 package library
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func (t *jsonText) addObject(read []jsonNode) jsonNode {
 	}
 	compare := func(a, b int32) int { return strings.Compare(t.readText(read[2*a]), t.readText(read[2*b])) }
 	if !slices.IsSortedFunc(order, compare) {
-		slices.SortStableFunc(order, compare)
+		slices.SortFunc(order, func(a, b int32) int { return cmp.Or(compare(a, b), cmp.Compare(a, b)) })
 	}
 	isLast := func(i int) bool { return i+1 == n || compare(order[i], order[i+1]) != 0 }
 	keys := 0
@@ -231,11 +232,12 @@ func (r *jsonReader) readNumber() (jsonNode, error) {
 	for r.at < len(r.text) && isOfNumber(r.text[r.at]) {
 		r.at++
 	}
-	value, err := convertNumber(json.Number(r.text[begin:r.at]))
+	text := r.text[begin:r.at]
+	value, err := convertNumber(json.Number(text))
 	switch {
 	case err != nil:
 		return 0, err
-	case r.at-begin > shortNumber: // to read it at each use would take long
+	case IsSlowNumber(text): // to read it at each use would take long
 		return r.addMade(value), nil
 	}
 	return newJSONNode(jsonNumber, begin, r.at-begin), nil

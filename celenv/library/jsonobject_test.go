@@ -148,11 +148,27 @@ func TestRecordsTakeLittleMemory(t *testing.T) {
 	took := (held() - before) / records
 	runtime.KeepAlive(v)
 	runtime.KeepAlive(text)
-	if said := int64(MeasureJSON(text)) / records; took > said+said/4 {
+	bytes, _ := MeasureJSON(text)
+	if said := int64(bytes) / records; took > said+said/4 {
 		t.Errorf("a record takes %d bytes, and MeasureJSON says %d", took, said)
 	}
 	if took > 80 {
 		t.Errorf("a record takes %d bytes", took)
 	}
 	t.Logf("a record takes %d bytes", took)
+}
+
+// What takes longer than its text says is measured: numbers that are read digit by digit, and large objects whose keys are sorted.
+func TestMeasureJSONCountsSteps(t *testing.T) {
+	for text, want := range map[string]int{
+		`[1, 1.5, -20, true, "1e5", {"e": 0}]`: 0,
+		`[1e5]`:                                SlowNumberSteps,
+		`{"a": 1E-5, "b": 0.12345678901234567890123}`:                            2 * SlowNumberSteps,
+		`[{` + strings.Repeat(`"k":0,`, smallObject-2) + `"k":0}]`:               0,
+		`[{` + strings.Repeat(`"k":0,`, 64*smallObject-1) + `"k":{"a":{}}}, {}]`: 64 * 11,
+	} {
+		if _, got := MeasureJSON(text); got != want {
+			t.Errorf("%.60s: %d steps, want %d", text, got, want)
+		}
+	}
 }

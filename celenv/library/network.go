@@ -116,7 +116,8 @@ func parseRanges(function string, list ref.Val) ([]addresses.Range, ref.Val) {
 	if !ok {
 		return nil, types.NewErr("%s: the ranges are no list, but a %s", function, list.Type().TypeName())
 	}
-	var out []addresses.Range
+	size, _ := texts.Size().(types.Int)
+	out := make([]addresses.Range, 0, size)
 	for it := texts.Iterator(); it.HasNext() == types.True; {
 		v := it.Next()
 		text, ok := v.(types.String)
