@@ -260,7 +260,7 @@ func (h *meteredLookup) Eval(a interpreter.Activation) ref.Val { return h.Exec(i
 
 func (h *meteredLookup) Exec(f *interpreter.ExecutionFrame) ref.Val {
 	v := h.InterpretableV2.Exec(f)
-	h.m.payReading(MeasureText(v))
+	h.m.payReading(MeasureText(v) / lookupBytes)
 	return v
 }
 
@@ -311,9 +311,9 @@ func (k *meteredKey) resolveQualifier(vars interpreter.Activation) (interpreter.
 	}
 	switch key := v.(type) {
 	case string:
-		k.factory.m.payReading(int64(len(key)))
+		k.factory.m.payReading(int64(len(key)) / lookupBytes)
 	case ref.Val:
-		k.factory.m.payReading(MeasureText(key))
+		k.factory.m.payReading(MeasureText(key) / lookupBytes)
 	}
 	return k.factory.AttributeFactory.NewQualifier(nil, k.ID(), v, k.IsOptional())
 }

@@ -477,13 +477,14 @@ func chargePairs(m *Meter, args []ref.Val) ref.Val {
 func chargeRanges(m *Meter, args []ref.Val) ref.Val {
 	const size, sharedSize, nameSize = 128, 256, 256 // of a range; of one with its edges; of a name
 	ranges, shared, copied := int64(0), int64(0), int64(0)
+	m.PaySteps(1)
 	read := func(v ref.Val) (length int64) {
 		list, ok := v.(traits.Lister)
 		if !ok {
 			return 0
 		}
 		length = MeasureLength(list)
-		m.payReading(AddCapped(MultiplyCapped(2, sumTexts(list)), MultiplyCapped(ReadStep, length)))
+		m.payReading(AddCapped(MultiplyCapped(2, sumTexts(list)), MultiplyCapped(ReadStep/2, length)))
 		return length
 	}
 	for _, arg := range args {
@@ -741,7 +742,7 @@ func chargeValidation(m *Meter, args []ref.Val) ref.Val {
 	text, _ := args[0].(types.String)
 	m.checkValueSize(int64(len(text)))
 	m.PaySteps(1)
-	m.payReading(int64(len(text)))
+	m.payReading(int64(len(text) / 2)) // quickly
 	if !library.IsPlainJSON(string(text)) {
 		m.payCopying(measureDecoded(m, args[0]))
 	}
@@ -753,7 +754,7 @@ func measureDecoded(m *Meter, v ref.Val) int64 {
 	text, _ := v.(types.String)
 	size, steps := library.MeasureJSON(string(text))
 	m.PaySteps(1 + int64(steps))
-	m.payReading(AddCapped(int64(len(text)), int64(size/2)))
+	m.payReading(AddCapped(int64(len(text)), int64(size)) / 2)
 	return int64(size)
 }
 

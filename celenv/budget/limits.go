@@ -110,6 +110,9 @@ const (
 // ReadStep is how many bytes of text a function compares, hashes or scans in one step.
 const ReadStep = 64
 
+// lookupBytes is how many bytes of text are found in a map in the time in which one is read: they are hashed and compared at once.
+const lookupBytes = 16
+
 // Budget is how much may be done and built, and what is left of that.
 type Budget struct {
 	Owner               string
