@@ -31,8 +31,9 @@ import (
 // mostAddresses is how many addresses the template is said to look at, in so many pools, and tooMany is more than it does.
 const mostAddresses, mostPools, tooMany = 500_000, 1000, 650_000
 
-// enoughMemory is how much the operator must be allowed to have for that.
-const enoughMemory = 1536 << 20
+// enoughMemory is how much the operator must be allowed to have for that, and mostAsShipped is how many addresses the template looks at with as much
+// as the operator has as it is shipped.
+const enoughMemory, mostAsShipped = 1536 << 20, 200_000
 
 // pastItsBounds matches what an evaluation says that stopped at a bound of memory or of steps.
 var pastItsBounds = regexp.MustCompile(`the evaluation (builds|needs) more than [0-9]+ `)
@@ -44,19 +45,37 @@ func TestSpiderpoolConflictsOfManyAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := "up to 500,000 addresses in 1,000 pools, where `GOMEMLIMIT` is 1.5 GiB or more"; !strings.Contains(string(text), said) {
+	if said := "up to 500,000 addresses in 1,000 pools where `GOMEMLIMIT` is 1.5 GiB or more, and up to 200,000 as shipped"; !strings.Contains(string(text), said) {
 		t.Errorf("docs/templates.md does not say %q", said)
 	}
 	const part = 10 // of the addresses and pools, and of what an evaluation may build and do
-	limits := budget.Limits{}.WithDefaults(enoughMemory)
-	limits.Steps, limits.AllSteps, limits.Growth, limits.Value = limits.Steps/part, limits.AllSteps/part, limits.Growth/part, limits.Value/part
-	limits.Wall, limits.SearchWall = time.Hour, time.Hour // however slow this machine is
+	compile := func(memory int64) *collector {
+		limits := budget.Limits{}.WithDefaults(memory)
+		limits.Steps, limits.AllSteps, limits.Growth, limits.Value = limits.Steps/part, limits.AllSteps/part, limits.Growth/part, limits.Value/part
+		limits.Wall, limits.SearchWall = time.Hour, time.Hour // however slow this machine is
+		return compileConflicts(t, limits)
+	}
 	const perPool = mostAddresses / mostPools
 	want := []string{"pod-with-another-address", "pool-without-addresses", "record-without-endpoint"}
-	if found, wrong := survey(t, compileConflicts(t, limits), gather(t, mostAddresses/part, perPool)); !slices.Equal(found, want) || len(wrong) > 0 {
-		t.Errorf("of %d addresses in %d pools %q are found, and these cannot be looked for: %q", mostAddresses, mostPools, found, wrong)
+	for name, tc := range map[string]struct {
+		addresses int
+		memory    int64
+		gathered  gathering
+		more      []string
+	}{
+		"usual":            {mostAddresses, enoughMemory, gathering{}, nil},
+		"with long names":  {mostAddresses, enoughMemory, gathering{longNames: true}, nil},
+		"one twice":        {mostAddresses, enoughMemory, gathering{twice: true}, []string{"address-in-two-pools", "record-outside-pool"}},
+		"in usual memory":  {mostAsShipped, budget.UsualMemory, gathering{}, nil},
+		"long in as much":  {mostAsShipped, budget.UsualMemory, gathering{longNames: true}, nil},
+		"twice in as much": {mostAsShipped, budget.UsualMemory, gathering{twice: true}, []string{"address-in-two-pools", "record-outside-pool"}},
+	} {
+		all := slices.Sorted(slices.Values(append(slices.Clone(want), tc.more...)))
+		if found, wrong := survey(t, compile(tc.memory), tc.gathered.gather(t, tc.addresses/part, perPool)); !slices.Equal(found, all) || len(wrong) > 0 {
+			t.Errorf("%s: of %d addresses %q are found, and these cannot be looked for: %q", name, tc.addresses, found, wrong)
+		}
 	}
-	found, wrong := survey(t, compileConflicts(t, limits), gather(t, tooMany/part, perPool))
+	found, wrong := survey(t, compile(enoughMemory), gather(t, tooMany/part, perPool))
 	for _, rule := range want {
 		if !slices.Contains(found, rule) && !pastItsBounds.MatchString(wrong[rule]) {
 			t.Errorf("of %d addresses %s finds nothing, and says %q", tooMany, rule, wrong[rule])
@@ -108,11 +127,17 @@ func (c *crowd) add(gv schema.GroupVersion, kind, namespace, name string, fields
 // the one before it has no endpoint; and 100 Pods wait for an address of any pool.
 func gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 	t.Helper()
-	return gatherWithout(t, addresses, perPool, 0)
+	return gathering{}.gather(t, addresses, perPool)
 }
 
-// gatherWithout is gather without the first Pods, and with an endpoint that is terminating and has no record.
-func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects {
+// gathering is how to gather a cluster in another way.
+type gathering struct {
+	gone      int  // so many of the first Pods are not there, and an endpoint that is terminating has no record
+	longNames bool // of Pods and their Namespace
+	twice     bool // the second pool records the first address of the first one, too
+}
+
+func (g gathering) gather(t *testing.T, addresses, perPool int) *snapshot.Objects {
 	t.Helper()
 	c := &crowd{t: t, world: snapshot.NewObjects()}
 	for kind, namespaced := range map[string]bool{"Pod": true, "Node": false, "Namespace": false} {
@@ -122,7 +147,13 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 	for kind, namespaced := range map[string]bool{"SpiderIPPool": false, "SpiderEndpoint": true, "SpiderSubnet": false, "SpiderReservedIP": false, "SpiderMultusConfig": true} {
 		c.world.AddKind(spiderpool.Group(), metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
 	}
-	const namespace = "production"
+	namespace, prefix := "production", "frontend-7d9f8b6c5d"
+	if g.longNames {
+		namespace, prefix = "team-checkout-production-eu-west", "checkout-payment-gateway-service-7d9f8b6c5d"
+	}
+	record := func(n, i int, pool func(i int) string) string {
+		return fmt.Sprintf(`%q:{"interface":"eth0","pod":"%s/%s-%05d","podUid":"5f0c8a4e-1d2b-4c3d-9e8f-%012d"}`, pool(i+1), namespace, prefix, n, n)
+	}
 	for first := 0; first < addresses; first += perPool {
 		number := first / perPool
 		pool := fmt.Sprintf("node-pool-%04d", number)
@@ -133,13 +164,13 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 		var records []string
 		for i := range perPool {
 			n := first + i
-			name, uid, ip := fmt.Sprintf("frontend-7d9f8b6c5d-%05d", n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), addressOf(i+1)
-			records = append(records, fmt.Sprintf(`%q:{"interface":"eth0","pod":%q,"podUid":%q}`, ip, namespace+"/"+name, uid))
+			name, uid, ip := fmt.Sprintf("%s-%05d", prefix, n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), addressOf(i+1)
+			records = append(records, record(n, i, addressOf))
 			has := ip
 			if n == addresses-1 {
 				has = "192.0.2.1"
 			}
-			if n >= gone {
+			if n >= g.gone {
 				c.add(corev1.SchemeGroupVersion, "Pod", namespace, name, map[string]any{
 					"metadata": map[string]any{"uid": uid, "ownerReferences": []any{map[string]any{
 						"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "frontend-7d9f8b6c5d", "uid": "7d9f8b6c5d", "controller": true,
@@ -158,12 +189,15 @@ func gatherWithout(t *testing.T, addresses, perPool, gone int) *snapshot.Objects
 				}}},
 			})
 		}
+		if g.twice && number == 1 {
+			records = append(records, record(0, 0, func(i int) string { return fmt.Sprintf("10.0.0.%d", i) }))
+		}
 		c.add(spiderpool.Group(), "SpiderIPPool", "", pool, map[string]any{
 			"spec":   map[string]any{"ipVersion": int64(4), "subnet": addressOf(0) + "/23", "ips": []any{addressOf(1) + "-" + addressOf(perPool)}, "default": true},
 			"status": map[string]any{"allocatedIPs": "{" + strings.Join(records, ",") + "}"},
 		})
 	}
-	if gone > 0 {
+	if g.gone > 0 {
 		c.add(spiderpool.Group(), "SpiderEndpoint", namespace, "gone", map[string]any{
 			"metadata": map[string]any{"uid": "gone", "finalizers": []any{spiderpool.Finalizer}, "deletionTimestamp": start.Format(time.RFC3339)},
 		})

@@ -43,7 +43,7 @@ func TestSpiderpoolIPOfManyRecords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, world := compiled(t, compiler, "spiderpool-ip", map[string]any{"observedFor": "0s"}), gatherWithout(t, tc.records/part, 250, 20)
+			c, world := compiled(t, compiler, "spiderpool-ip", map[string]any{"observedFor": "0s"}), gathering{gone: 20}.gather(t, tc.records/part, 250)
 			in := plan.Input{
 				Owner: plan.Owner{Name: "ip", UID: "ip", Created: start.Add(-time.Hour)}, Spec: c.work, Programs: c.programs, Now: start, Snapshot: snapshot.ReadTargets(t.Context(), world, "", c.work),
 			}
