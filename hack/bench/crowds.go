@@ -321,7 +321,7 @@ func (f *field) measureChanges(ctx context.Context, s sizes) ([]figure, error) {
 	for _, way := range waysToHold() {
 		if way.part > 0 {
 			figures = append(figures, figure{
-				What: fmt.Sprintf("%s: as a part of that of a %s", what, way.what), Value: fmt.Sprintf("1/%.1f", f.held[way.name].Heap/heap), Aim: fmt.Sprintf("at most 1/%d", way.part),
+				What: fmt.Sprintf("%s: against the heap of a %s", what, way.what), Value: fmt.Sprintf("1/%.1f", f.held[way.name].Heap/heap), Aim: fmt.Sprintf("at most 1/%d", way.part),
 			})
 		}
 	}

@@ -40,11 +40,14 @@ func recordedAddresses(ctx context.Context, r *rig, s sizes) (figures []figure, 
 	}
 	defer func() { err = errors.Join(err, r.admin.Delete(ctx, cc)) }()
 	recorded := 0
-	for _, c := range s.recorded {
-		if f.crowd.pods < c.pods {
+	for i, c := range s.recorded {
+		switch {
+		case f.crowd.pods < c.pods:
 			if err := f.grow(ctx, c); err != nil {
 				return nil, err
 			}
+		case f.crowd.pods > c.pods && i < len(s.recorded)-1: // another measurement needed more
+			continue
 		}
 		if err := f.record(ctx, recorded, f.crowd.pods); err != nil {
 			return nil, err
