@@ -93,7 +93,7 @@ func newChargeTable() map[string]Charge {
 		"condition":       {BeforeCall: chargeListSearch("status", "conditions")},
 		"controller":      {BeforeCall: chargeListSearch("metadata", "ownerReferences")},
 		"double":          {BeforeCall: chargeDouble},
-		"ipsShared":       {BeforeCall: chargeRanges, AfterCall: chargeShared},
+		"ipsShared":       {BeforeCall: chargeNamedRanges, AfterCall: chargeShared},
 		"ipsValid":        {BeforeCall: chargeRanges},
 		"ipsWithout":      {BeforeCall: chargeRanges, AfterCall: chargeShared},
 		"matchesSelector": {BeforeCall: chargeWalk},
@@ -473,38 +473,48 @@ func chargePairs(m *Meter, args []ref.Val) ref.Val {
 	return nil
 }
 
-// chargeRanges pays for reading and sorting the ranges of lists, or of the lists in a map, which are also sorted together.
+// chargeRanges pays for reading and sorting the ranges of lists.
 func chargeRanges(m *Meter, args []ref.Val) ref.Val {
-	const size, sharedSize, nameSize = 128, 256, 256 // of a range; of one with its edges; of a name
-	ranges, shared, copied := int64(0), int64(0), int64(0)
+	const size = 128
 	m.PaySteps(1)
-	read := func(v ref.Val) (length int64) {
-		list, ok := v.(traits.Lister)
-		if !ok {
-			return 0
-		}
-		length = MeasureLength(list)
-		m.payReading(AddCapped(MultiplyCapped(2, sumTexts(list)), MultiplyCapped(ReadStep/2, length)))
-		return length
+	ranges := int64(0)
+	for _, list := range args {
+		ranges = AddCapped(ranges, payRanges(m, list))
 	}
-	for _, arg := range args {
-		all, ok := arg.(traits.Mapper)
-		if !ok {
-			ranges = AddCapped(ranges, read(arg))
-			continue
-		}
-		names := MeasureLength(all)
-		copied = AddCapped(copied, MultiplyCapped(nameSize, names))
-		m.payReading(copied)
-		for it := all.Iterator(); it.HasNext() == types.True; {
-			name := it.Next()
-			m.payReading(MultiplyCapped(MeasureText(name), 2+int64(math.Log2(float64(names)))))
-			shared = AddCapped(shared, read(all.Get(name)))
-		}
-	}
-	m.checkValueSize(AddCapped(copied, MultiplyCapped(size, ranges), MultiplyCapped(sharedSize, shared)))
-	m.paySorting(int(AddCapped(ranges, MultiplyCapped(4, shared))))
+	m.checkValueSize(MultiplyCapped(size, ranges))
+	m.paySorting(int(ranges))
 	return nil
+}
+
+// chargeNamedRanges pays for the ranges of the lists in a map, which are also sorted together, and for looking up their names.
+func chargeNamedRanges(m *Meter, args []ref.Val) ref.Val {
+	const size, nameSize = 256, 256 // of a range with its edges; of a name
+	m.PaySteps(1)
+	all, ok := args[0].(traits.Mapper)
+	if !ok {
+		return nil
+	}
+	ranges, names := int64(0), MeasureLength(all)
+	m.payReading(MultiplyCapped(nameSize, names))
+	for it := all.Iterator(); it.HasNext() == types.True; {
+		name := it.Next()
+		m.payReading(MultiplyCapped(MeasureText(name), 2+int64(math.Log2(float64(names)))))
+		ranges = AddCapped(ranges, payRanges(m, all.Get(name)))
+	}
+	m.checkValueSize(AddCapped(MultiplyCapped(nameSize, names), MultiplyCapped(size, ranges)))
+	m.paySorting(int(MultiplyCapped(4, ranges)))
+	return nil
+}
+
+// payRanges pays for reading the ranges of a list, and returns how many there are; 0 if it is no list.
+func payRanges(m *Meter, v ref.Val) int64 {
+	list, ok := v.(traits.Lister)
+	if !ok {
+		return 0
+	}
+	ranges := MeasureLength(list)
+	m.payReading(AddCapped(MultiplyCapped(2, sumTexts(list)), MultiplyCapped(ReadStep/2, ranges)))
+	return ranges
 }
 
 // chargeSort pays for the comparisons, and for what they read of texts.

@@ -129,7 +129,7 @@ func MeasureJSON(text string) (bytes, steps int) {
 	const textBytes, listBytes, elementBytes, stringBytes, numberBytes, replaced = 128, 96, 48, 32, 32, 3
 	var isList [maxJSONDepth + 1]bool // at each depth
 	var keys [maxJSONDepth + 1]int
-	depth, strings, number := 0, 0, 0
+	depth, texts, number := 0, 0, 0
 	bytes = textBytes
 	addValue := func() {
 		if isList[depth] {
@@ -148,7 +148,7 @@ func MeasureJSON(text string) (bytes, steps int) {
 		}
 		switch c {
 		case '"':
-			strings++
+			texts++
 		case ',':
 			addValue()
 		case ':':
@@ -169,9 +169,9 @@ func MeasureJSON(text string) (bytes, steps int) {
 	}
 	switch {
 	case !utf8.ValidString(text): // each byte that is none becomes a character that says so
-		bytes += replaced*len(text) + stringBytes*strings
-	case hasOwnStrings(text):
-		bytes += len(text) + stringBytes*strings
+		bytes += replaced*len(text) + stringBytes*texts
+	case strings.Contains(text, `\`): // texts with escapes are no parts of the whole
+		bytes += len(text) + stringBytes*texts
 	}
 	return bytes, steps
 }
@@ -192,11 +192,6 @@ func isExponent(text string, i int) bool {
 // isOfNumber says that a number has such a byte.
 func isOfNumber(c byte) bool {
 	return '0' <= c && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
-}
-
-// hasOwnStrings says that strings of a text of JSON may not be parts of it.
-func hasOwnStrings(text string) bool {
-	return strings.Contains(text, `\`) || !utf8.ValidString(text)
 }
 
 // isDigit says whether there is a digit at a place.

@@ -151,8 +151,10 @@ func (g gathering) gather(t *testing.T, addresses, perPool int) *snapshot.Object
 	if g.longNames {
 		namespace, prefix = "team-checkout-production-eu-west", "checkout-payment-gateway-service-7d9f8b6c5d"
 	}
-	record := func(n, i int, pool func(i int) string) string {
-		return fmt.Sprintf(`%q:{"interface":"eth0","pod":"%s/%s-%05d","podUid":"5f0c8a4e-1d2b-4c3d-9e8f-%012d"}`, pool(i+1), namespace, prefix, n, n)
+	nameOf := func(pod int) string { return fmt.Sprintf("%s-%05d", prefix, pod) }
+	uidOf := func(pod int) string { return fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", pod) }
+	record := func(ip string, pod int) string {
+		return fmt.Sprintf(`%q:{"interface":"eth0","pod":%q,"podUid":%q}`, ip, namespace+"/"+nameOf(pod), uidOf(pod))
 	}
 	for first := 0; first < addresses; first += perPool {
 		number := first / perPool
@@ -164,8 +166,8 @@ func (g gathering) gather(t *testing.T, addresses, perPool int) *snapshot.Object
 		var records []string
 		for i := range perPool {
 			n := first + i
-			name, uid, ip := fmt.Sprintf("%s-%05d", prefix, n), fmt.Sprintf("5f0c8a4e-1d2b-4c3d-9e8f-%012d", n), addressOf(i+1)
-			records = append(records, record(n, i, addressOf))
+			name, uid, ip := nameOf(n), uidOf(n), addressOf(i+1)
+			records = append(records, record(ip, n))
 			has := ip
 			if n == addresses-1 {
 				has = "192.0.2.1"
@@ -190,7 +192,7 @@ func (g gathering) gather(t *testing.T, addresses, perPool int) *snapshot.Object
 			})
 		}
 		if g.twice && number == 1 {
-			records = append(records, record(0, 0, func(i int) string { return fmt.Sprintf("10.0.0.%d", i) }))
+			records = append(records, record("10.0.0.1", 0))
 		}
 		c.add(spiderpool.Group(), "SpiderIPPool", "", pool, map[string]any{
 			"spec":   map[string]any{"ipVersion": int64(4), "subnet": addressOf(0) + "/23", "ips": []any{addressOf(1) + "-" + addressOf(perPool)}, "default": true},
