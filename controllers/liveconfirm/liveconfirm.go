@@ -55,6 +55,9 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 		in.Values = plan.NewValues(plan.FewValueBytes)
 	}
 	readUnseenTargets(ctx, r, &in, first)
+	if matters(first) {
+		leaveOutUnselected(ctx, r, &in, first)
+	}
 	if matters(first) && !ReadLive(ctx, r, &in, listCertainReads(&in, first), isLate) {
 		return dropSteps(first, notInTime), in, false
 	}
@@ -128,6 +131,40 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 	for n, t := range unseen {
 		in.Snapshot = in.Snapshot.WithTarget(t, live[n])
 	}
+}
+
+// leaveOutUnselected reads which Namespaces have the labels that the targets of the steps ask for, and leaves out the objects in others: the version of an
+// object says nothing of the labels of its Namespace.
+func leaveOutUnselected(ctx context.Context, r snapshot.Reader, in *plan.Input, first plan.Plan) {
+	acted := map[int]bool{}
+	for i := range first.Steps {
+		for _, t := range in.Snapshot.TargetsOf(&first.Steps[i].Object) {
+			acted[t] = acted[t] || in.Spec.Targets[t].Reference.NamespaceSelector != nil
+		}
+	}
+	r = snapshot.ShareReads(r)
+	for t, byLabels := range acted {
+		if !byLabels {
+			continue
+		}
+		if q, err := snapshot.NewQuery(in.Owner.Namespace, &in.Spec.Targets[t]); err == nil && q.Namespaces.Labels != nil {
+			in.Snapshot = in.Snapshot.WithTarget(t, keepSelected(in.Snapshot[t], &q.Namespaces, r.Read(ctx, q.Namespaces.NewListQuery())))
+		}
+	}
+}
+
+// keepSelected leaves out the objects of a target in Namespaces that are not selected of those that were read, or all if these were not read.
+func keepSelected(t observed.Target, by *snapshot.Namespaces, read observed.Target) observed.Target {
+	if read.State != observed.Complete {
+		t.State, t.Detail, t.Objects = read.State, read.Detail, nil
+		return t
+	}
+	selected := make(map[string]bool, len(read.Objects))
+	for i := range read.Objects {
+		selected[read.Objects[i].Name] = by.MatchesNamespace(read.Objects[i].Name, &read.Objects[i])
+	}
+	t.Objects = slices.DeleteFunc(slices.Clone(t.Objects), func(o observed.Object) bool { return o.Namespace != "" && !selected[o.Namespace] })
+	return t
 }
 
 // ReadLive reads objects, or whole targets, live, and puts the answers into the place of what the input's snapshot shows. If it gets

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -386,4 +387,70 @@ func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Before a rule acts on items of Namespaces with some labels, it is read which have them now. Objects in others are left out, and all of them if it cannot be
+// read.
+func TestObjectsOutsideTheSelectedNamespacesAreLeftOut(t *testing.T) {
+	object := func(namespace, name string) observed.Object {
+		return observed.Object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: namespace, Name: name, UID: types.UID(name)}}
+	}
+	work := &v1alpha1.Work{Targets: []v1alpha1.ClusterTarget{{Name: "selected"}, {Name: "everywhere"}, {Name: "selected too"}}}
+	for i := range work.Targets {
+		work.Targets[i].Reference.Version, work.Targets[i].Reference.Kind = "v1", "ConfigMap"
+	}
+	work.Targets[0].Reference.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"clean": "yes"}}
+	work.Targets[1].Reference.NamespaceSelector = &metav1.LabelSelector{} // all of them
+	work.Targets[2].Reference.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"clean": "yes"}}
+	known := observed.Target{State: observed.Complete, Namespaced: true, Objects: []observed.Object{object("old", "a"), object("shop", "b")}}
+	for name, tc := range map[string]struct {
+		state observed.TargetState
+		steps []plan.Step
+		want  [3]string
+		reads int
+	}{
+		"Read":    {observed.Complete, []plan.Step{{Object: object("shop", "b")}}, [3]string{"true b", "true a b", "true c"}, 1},
+		"Failed":  {observed.Failed, []plan.Step{{Object: object("shop", "b")}}, [3]string{"false", "true a b", "true c"}, 1},
+		"Others":  {observed.Complete, []plan.Step{{Object: object("shop", "b")}, {Object: object("old", "c")}}, [3]string{"true b", "true a b", "true"}, 1},
+		"NoSteps": {observed.Complete, nil, [3]string{"true a b", "true a b", "true c"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := &selecting{state: tc.state, namespaces: []string{"shop"}}
+			in := plan.Input{Spec: work, Snapshot: observed.Snapshot{known, known, {State: observed.Complete, Namespaced: true, Objects: []observed.Object{object("old", "c")}}}}
+			var got [3]string
+			Decide(t.Context(), asked, in, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.steps}, func(_ context.Context, in plan.Input) plan.Plan {
+				for i := range in.Snapshot {
+					got[i] = fmt.Sprint(in.Snapshot[i].State == observed.Complete)
+					for _, o := range in.Snapshot[i].Objects {
+						got[i] += " " + o.Name
+					}
+				}
+				return plan.Plan{}
+			}, Never)
+			if got != tc.want || asked.reads != tc.reads {
+				t.Errorf("with %d reads, it is decided on %q; want %d, %q", asked.reads, got, tc.reads, tc.want)
+			}
+			if len(known.Objects) != 2 || known.Objects[0].Name != "a" {
+				t.Errorf("what the watch knows has become %v", known.Objects)
+			}
+		})
+	}
+}
+
+// selecting answers which Namespaces have the label clean=yes.
+type selecting struct {
+	state      observed.TargetState
+	namespaces []string
+	reads      int
+}
+
+func (s *selecting) Read(_ context.Context, q snapshot.Query) observed.Target {
+	s.reads++
+	t := observed.Target{State: s.state}
+	for _, name := range s.namespaces {
+		if q.Kind == "Namespace" {
+			t.Objects = append(t.Objects, observed.Object{Ref: observed.Ref{Name: name}, Labels: map[string]string{"clean": "yes"}})
+		}
+	}
+	return t
 }

@@ -14,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 )
@@ -102,4 +104,65 @@ func TestARuleThatCountsDoesNotTrustAWatchThatLags(t *testing.T) {
 			t.Fatalf("all were listed %d times", lists.Load())
 		}
 	}
+}
+
+// The version of an object says nothing of the labels of its Namespace: a rule about each item by itself confirms which Namespaces its target selects.
+func TestANamespaceThatIsNoLongerSelectedIsNotCleaned(t *testing.T) {
+	l := newLab(t, alone(t))
+	label := func(value string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"labels": {"clean": %q}}}`, value))
+		if err := l.Patch(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.ns}}, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label("yes")
+	l.labelled(nil, "a", "b")
+	var watch lag
+	through(t, l.env, untampered, func(r *http.Response) {
+		if strings.HasSuffix(r.Request.URL.Path, "/api/v1/namespaces") && r.Request.URL.Query().Has("watch") {
+			r.Body = lagging{r.Body, &watch}
+		}
+	}, lone()...)
+	cc := l.fixtures.cluster(`
+  lifecycle: Recurring
+  targets:
+  - {name: maps, reference: {version: v1, kind: ConfigMap, matchLabels: {app: shop}, namespaceSelector: {matchLabels: {clean: "yes"}}}}
+  rules:
+  - {name: all, forEach: maps.items, when: 'item.metadata.name == "never"', actions: [{delete: {}}]}`)
+	now := &v1alpha1.ClusterCleaner{}
+	says := func(reason string) {
+		t.Helper()
+		l.eventually("it says "+reason, func() string {
+			if err := l.Get(l.ctx, client.ObjectKeyFromObject(cc), now); err != nil {
+				return err.Error()
+			}
+			if ready := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != reason || ready.ObservedGeneration != now.Generation {
+				return fmt.Sprint(ready)
+			}
+			return ""
+		})
+	}
+	says(v1alpha1.ReasonNothingToDo)
+
+	watch.Lock()
+	catchUp := sync.OnceFunc(watch.Unlock)
+	t.Cleanup(catchUp)
+	label("no")
+	now.Spec.Rules[0].When = "true"
+	if err := l.Update(l.ctx, now); err != nil {
+		t.Fatal(err)
+	}
+	says(v1alpha1.ReasonNothingToDo) // as the list says
+	if left := l.left(); len(left) != 2 {
+		t.Errorf("of the objects of a Namespace that is not selected any longer, %v are left", left)
+	}
+	label("yes")
+	catchUp()
+	l.eventually("all are gone", func() string {
+		if left := l.left(); len(left) > 0 {
+			return fmt.Sprint(left)
+		}
+		return ""
+	})
 }
