@@ -185,7 +185,7 @@ func (a *answers) reportState(w *want) {
 	if w.owner == (Owner{}) {
 		return
 	}
-	a.wakeups.addOwnersSince(w.lost, w.owner)
+	a.wakeups.AddOwnersSince(w.lost, w.owner)
 	if state == observed.Complete {
 		w.lost = time.Time{}
 	}

@@ -131,7 +131,7 @@ func asideStore(t *testing.T) (e *Engine, old, next *store) {
 	next = &store{feeds: feedsOf(e), informer: old.informer.scope.next}
 	next.beginList()
 	matchAll(e)
-	e.wakeups.takeOwners()
+	e.wakeups.TakeOwners()
 	return e, old, next
 }
 
@@ -248,7 +248,7 @@ func TestChangesUntilItTakesOverAreBounded(t *testing.T) {
 		t.Errorf("%d changes are remembered", n)
 	}
 	q := &countingQueue{woken: map[Owner]int{}}
-	e.wakeups.setQueue(q)
+	e.wakeups.SetQueue(q)
 	next.UpdateResourceVersion("100000")
 	if q.count(owner("all")) == 0 || q.count(owner("first")) == 0 {
 		t.Errorf("%v are woken", q.woken)

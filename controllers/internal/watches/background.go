@@ -11,18 +11,19 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/wakeups"
 )
 
 // lock guards what the parts of an Engine know. Its holder never waits for anything.
 type lock struct {
 	mu      sync.RWMutex
-	wakeups *wakeups
+	wakeups *wakeups.Wakeups
 }
 
 // unlockAndWake releases the lock, and wakes who was found to need it.
 func (l *lock) unlockAndWake() {
 	l.mu.Unlock()
-	l.wakeups.enqueueOwners()
+	l.wakeups.EnqueueOwners()
 }
 
 // background runs the goroutines of an Engine.

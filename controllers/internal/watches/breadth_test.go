@@ -371,7 +371,7 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	}
 	states("at first", observed.Unsynced)
 	w.reportedState, w.lost = observed.Complete, time.Time{}
-	e.wakeups.takeOwners()
+	e.wakeups.TakeOwners()
 	b.recordAccess(s, nil, http.ErrServerClosed)
 	states("without one answer", observed.Unsynced)
 	b.recordAccess(s, nil, http.ErrServerClosed)
@@ -382,7 +382,7 @@ func TestAccessToAllConcernsOnlyThem(t *testing.T) {
 	if b.mayCheckAccess(s) || s.access != unneeded {
 		t.Errorf("nobody asks for all, and it is %d", s.access)
 	}
-	if woken, _ := e.wakeups.takeOwners(); slices.Contains(woken, w.owner) || !w.lost.IsZero() {
+	if woken, _ := e.wakeups.TakeOwners(); slices.Contains(woken, w.owner) || !w.lost.IsZero() {
 		t.Errorf("who asks for one namespace, which has not changed, is woken, and has lost what was since %s", w.lost)
 	}
 }
@@ -504,9 +504,9 @@ func TestWhoWaitedForAllKnowsWhatItMissed(t *testing.T) {
 	}
 	b.recordAccess(s.resource.scopes[narrow], nil, nil)
 	s.resource.scopes[narrow].full.synced, s.resource.scopes[narrow].full.keeps = true, s.resource.scopes[narrow].full.listing
-	e.wakeups.takeOwners()
+	e.wakeups.TakeOwners()
 	e.answers.reportStates(s.resource.scopes[narrow].wants)
-	if woken, _ := e.wakeups.takeOwners(); !slices.Contains(woken, other.owner) {
+	if woken, _ := e.wakeups.TakeOwners(); !slices.Contains(woken, other.owner) {
 		t.Errorf("woken is %v", woken)
 	}
 }

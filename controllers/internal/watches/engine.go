@@ -27,6 +27,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/news"
 	"github.com/vtex/cleaner/controllers/internal/rightswatch"
 	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/wakeups"
 	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -166,7 +167,7 @@ func New(o Options) (*Engine, error) {
 	o.Budget, o.RetryEvery = cmp.Or(o.Budget, &memorybudget.Budget{}), cmp.Or(o.RetryEvery, defaultRetryEvery)
 	m := &matcher{backlog: newBacklog(o.Clock)}
 	changes := news.New(o.Clock, m.pendingSince)
-	l := &lock{wakeups: &wakeups{metrics: o.Metrics, news: changes}}
+	l := &lock{wakeups: &wakeups.Wakeups{Count: o.Metrics.CountWakeups, News: changes}}
 	b := &background{lock: l, clock: o.Clock, retryEvery: o.RetryEvery}
 	owners, kinds := map[Owner]map[interestKey]*want{}, map[kindKey]*kind{}
 	resolver := served.NewResolver(o.Clock, o.Discovery, o.RetryEvery)
@@ -339,10 +340,10 @@ func (e *Engine) Source() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		e.mu.Lock()
 		defer e.unlockAndWake()
-		e.wakeups.setQueue(q)
+		e.wakeups.SetQueue(q)
 		for o := range e.owners {
 			if o != (Owner{}) {
-				e.wakeups.addOwners(o)
+				e.wakeups.AddOwners(o)
 			}
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/labelgroups"
 	"github.com/vtex/cleaner/controllers/internal/listdiff"
+	"github.com/vtex/cleaner/controllers/internal/wakeups"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -334,7 +335,7 @@ func TestChangesOfAListAreReportedInParts(t *testing.T) {
 	e.SetInterests(owner("c"), interests(queries.New("Pod")))
 	matchAll(e)
 	m := &holdsMetrics{}
-	e.wakeups.metrics, e.matcher.backlog.clock = m, holdsClock{e.matcher.backlog.clock, e.wakeups}
+	e.wakeups.Count, e.matcher.backlog.clock = m.CountWakeups, holdsClock{e.matcher.backlog.clock, e.wakeups}
 	objects := make([]*cachedobjects.Object, n)
 	for i := range objects {
 		objects[i] = podOf("a", fmt.Sprint("p", i), nil)
@@ -352,11 +353,11 @@ func TestChangesOfAListAreReportedInParts(t *testing.T) {
 // woken when the lock is given back as were added while it was held.
 type holdsClock struct {
 	clock.PassiveClock
-	wakeups *wakeups
+	wakeups *wakeups.Wakeups
 }
 
 func (c holdsClock) Now() time.Time {
-	c.wakeups.addOwners(owner("c"))
+	c.wakeups.AddOwners(owner("c"))
 	return c.PassiveClock.Now()
 }
 

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
-	"github.com/vtex/cleaner/controllers/internal/news"
+	"github.com/vtex/cleaner/controllers/internal/wakeups"
 	"github.com/vtex/cleaner/controllers/plan/monotime"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
@@ -254,7 +252,7 @@ func (b *backlog) endTurn(q *changes) {
 type matcher struct {
 	backlog *backlog
 	mu      sync.Locker
-	wakeups *wakeups
+	wakeups *wakeups.Wakeups
 	// findNamespace returns a Namespace, and whether it is known at all. The caller holds the lock.
 	findNamespace func(name string) (*cachedobjects.Object, bool)
 	// reaches reports whether changes in a namespace may concern an owner. The caller holds the lock.
@@ -282,7 +280,7 @@ func (m *matcher) pendingSince(o Owner) time.Time {
 func (m *matcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if m.work() {
-			m.wakeups.enqueueOwners()
+			m.wakeups.EnqueueOwners()
 			continue
 		}
 		select {
@@ -301,7 +299,7 @@ func (m *matcher) work() bool {
 	defer m.backlog.endTurn(q)
 	q.current.listBuckets()
 	t := m.lookUp(q.current)
-	m.wakeups.addOwnersSince(q.current.earliest(), q.current.match(t)...) // it is no longer pending then
+	m.wakeups.AddOwnersSince(q.current.earliest(), q.current.match(t)...) // it is no longer pending then
 	if len(q.current.buckets) == 0 {
 		q.current = nil
 	}
@@ -459,60 +457,4 @@ func (w *want) matchesObject(t *turn, o *cachedobjects.Object) bool {
 func (w *want) mayBeIn(t *turn) bool {
 	l := w.query.Namespaces.Labels
 	return l == nil || !t.namespaceKnown || t.namespace != nil && l.Matches(labels.Set(t.namespace.Labels))
-}
-
-// wakeups puts Cleaners that must look again into the queue of a controller.
-type wakeups struct {
-	metrics Metrics
-	news    *news.News // nil: not needed
-
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	woken []Owner
-}
-
-// setQueue says where Cleaners are put from now on. Before, they are dropped.
-func (w *wakeups) setQueue(q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue = q
-}
-
-// addOwners adds Cleaners that must evaluate again.
-func (w *wakeups) addOwners(owners ...Owner) { w.addOwnersSince(time.Time{}, owners...) }
-
-// addOwnersSince is addOwners for a change that happened between since and now. If since is zero, it happened now.
-func (w *wakeups) addOwnersSince(since time.Time, owners ...Owner) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.woken = append(w.woken, owners...)
-	if w.news != nil {
-		for _, o := range owners {
-			w.news.NoteChangeSince(o, since)
-		}
-	}
-}
-
-// takeOwners removes and returns the recorded Cleaners, with the queue for them.
-func (w *wakeups) takeOwners() ([]Owner, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	woken := w.woken
-	w.woken = nil
-	return woken, w.queue
-}
-
-// enqueueOwners puts the recorded Cleaners into the queue. It is called without any lock, because the queue has locks of its own.
-func (w *wakeups) enqueueOwners() {
-	woken, q := w.takeOwners()
-	if len(woken) == 0 {
-		return
-	}
-	w.metrics.CountWakeups(len(woken))
-	if q == nil {
-		return
-	}
-	for _, o := range woken {
-		q.Add(reconcile.Request{NamespacedName: o})
-	}
 }

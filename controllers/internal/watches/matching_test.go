@@ -157,10 +157,10 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 	e.matcher.work() // it is the turn of b
 	putObject(e, s, podOf("a", "p", map[string]string{"app": "web"}))
-	e.wakeups.takeOwners()
+	e.wakeups.TakeOwners()
 	for n := 1; ; n++ {
 		e.matcher.work()
-		woken, _ := e.wakeups.takeOwners()
+		woken, _ := e.wakeups.TakeOwners()
 		if slices.Contains(woken, owner("other")) {
 			break
 		}
@@ -374,7 +374,7 @@ func TestNobodyIsMissed(t *testing.T) {
 				e.matcher.work()
 			}
 		}
-		woken, _ := e.wakeups.takeOwners()
+		woken, _ := e.wakeups.TakeOwners()
 		settle(woken)
 		wakes += len(woken)
 		if random.IntN(20) > 0 {
@@ -382,7 +382,7 @@ func TestNobodyIsMissed(t *testing.T) {
 		}
 		for e.matcher.work() {
 		}
-		woken, _ = e.wakeups.takeOwners()
+		woken, _ = e.wakeups.TakeOwners()
 		settle(woken)
 		wakes += len(woken)
 		if len(expected) > 0 {

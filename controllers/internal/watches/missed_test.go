@@ -48,8 +48,8 @@ func missed(t *testing.T, f func(e *Engine, s *store)) (*Engine, *store, time.Ti
 	heard := time.Now().Add(-time.Minute)
 	s.informer.known = heard
 	hook := Owner{Namespace: "hook", Name: "hook"}
-	e.wakeups.metrics = betweenParts{f: func() { f(e, s); e.wakeups.addOwners(hook) }}
-	e.wakeups.addOwners(hook)
+	e.wakeups.Count = betweenParts{f: func() { f(e, s); e.wakeups.AddOwners(hook) }}.CountWakeups
+	e.wakeups.AddOwners(hook)
 	return e, s, heard
 }
 

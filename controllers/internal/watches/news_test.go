@@ -152,5 +152,5 @@ func TestWhatIsPendingIsNewsOfWhoReachesIt(t *testing.T) {
 // setClock has an Engine and its parts tell the time by another clock.
 func setClock(e *Engine, c clock.WithTicker) {
 	changes := news.New(c, e.matcher.pendingSince)
-	e.clock, e.News, e.wakeups.news, e.matcher.backlog.clock = c, changes, changes, c
+	e.clock, e.News, e.wakeups.News, e.matcher.backlog.clock = c, changes, changes, c
 }

@@ -155,7 +155,7 @@ type placement struct {
 	*background
 	access  authorizationv1client.SelfSubjectAccessReviewInterface
 	names   *nameturns.Turns[*scope]
-	alarms  *nameAlarms
+	alarms  *alarms.Line[*scope]
 	answers *answers
 	feeds   *feeds
 	// few is in how many namespaces a kind is watched each for itself, and fewNames how many objects of one are.
@@ -268,7 +268,7 @@ func (p *placement) newScope(r *resource, k scopeKey, parent *scope) *scope {
 		parent.parts[s] = struct{}{}
 	}
 	if k.name != "" { // anybody may name as many as there is room for: they share a few goroutines
-		s.cancel = func() { p.alarms.setAlarm(s, time.Time{}) }
+		s.cancel = func() { p.alarms.SetAlarm(s, time.Time{}) }
 		p.setAlarm(s, p.clock.Now())
 		return s
 	}
@@ -286,7 +286,7 @@ func (p *placement) newScope(r *resource, k scopeKey, parent *scope) *scope {
 // setAlarm sets when to check the access to a scope; zero: never.
 func (p *placement) setAlarm(s *scope, due time.Time) {
 	if s.name != "" {
-		p.alarms.setAlarm(s, due)
+		p.alarms.SetAlarm(s, due)
 		return
 	}
 	s.alarm.SetDue(due)
@@ -294,7 +294,7 @@ func (p *placement) setAlarm(s *scope, due time.Time) {
 
 // checkNames checks the access to single objects whose alarm is due.
 func (p *placement) checkNames(ctx context.Context) {
-	for p.alarms.first.WaitDue(ctx, p.clock, p.mu.RLocker()) {
+	for p.alarms.First.WaitDue(ctx, p.clock, p.mu.RLocker()) {
 		if s := p.takeName(); s != nil && p.mayCheckAccess(s) {
 			p.checkAccess(ctx, s)
 		}
@@ -305,7 +305,7 @@ func (p *placement) checkNames(ctx context.Context) {
 func (p *placement) takeName() *scope {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.alarms.takeDue(p.clock.Now())
+	return p.alarms.TakeDue(p.clock.Now())
 }
 
 // mayCheckAccess says that it is the turn of a scope to be asked for, and that there is room for what it has. Else its alarm is set for then.

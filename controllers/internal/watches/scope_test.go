@@ -46,11 +46,11 @@ func TestAWantThatIsPlacedAnewWakes(t *testing.T) {
 	feedsOf(e).ensureInformer(s, true)
 	s.full.synced, w.reportedState, w.lost = true, observed.Complete, e.clock.Now()
 	placementOf(e).repositionWants(s)
-	if woken, _ := e.wakeups.takeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != observed.Complete {
+	if woken, _ := e.wakeups.TakeOwners(); !slices.Equal(woken, []Owner{w.owner}) || w.reportedState != observed.Complete {
 		t.Errorf("it wakes %v, and has told %v", woken, w.reportedState)
 	}
 	e.answers.reportState(w)
-	if woken, _ := e.wakeups.takeOwners(); len(woken) > 0 {
+	if woken, _ := e.wakeups.TakeOwners(); len(woken) > 0 {
 		t.Errorf("without any news it wakes %v", woken)
 	}
 }

@@ -70,7 +70,7 @@ func putPod(tb testing.TB, s *store, version int, l map[string]any) {
 func matchAll(e *Engine) []string {
 	for e.matcher.work() {
 	}
-	woken, _ := e.wakeups.takeOwners()
+	woken, _ := e.wakeups.TakeOwners()
 	var names []string
 	for _, o := range woken {
 		names = append(names, o.Name)
