@@ -75,7 +75,7 @@ type confirming struct{ *deciding }
 // the batch nothing is asked.
 func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	objects := r.actionReads(a)
-	if len(objects) == 0 && len(r.rule.Confirm) == 0 && len(r.eval.ListUnprovenTargets()) == 0 {
+	if len(objects)+len(r.rule.Confirm)+len(r.eval.ListUnprovenTargets())+len(r.in.Snapshot.ReadOutdated()) == 0 {
 		return true, nil
 	}
 	if !r.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
@@ -185,11 +185,11 @@ func (r confirming) actionReads(a *acting) []observed.Read {
 	return out
 }
 
-// entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names.
+// entryReads are the reads that an entry of confirm asks for. After the last one come those of all that no entry names, and of what is Outdated.
 func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
-		return r.wholeTargetReads(r.eval.ListUnprovenTargets()), nil
+		return append(r.wholeTargetReads(r.eval.ListUnprovenTargets()), r.in.Snapshot.ReadOutdated()...), nil
 	case r.rule.Confirm[entry].Target == v1alpha1.ConfirmAll:
 		return r.wholeTargetReads(r.eval.ListJoinedTargets()), nil
 	default:

@@ -544,6 +544,31 @@ func TestAnItemRestsOnFewReads(t *testing.T) {
 	}
 }
 
+// Where the version of an item does not say what it is, its target is read as a whole, although the rule is about each item by itself.
+func TestAnOutdatedTargetIsConfirmed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		outdated bool
+		cluster  observed.Target
+		rounds   []string
+		steps    int
+	}{
+		"AsItIs":           {false, seen(), nil, 2},
+		"OutdatedAndSame":  {true, seen(p("a"), p("b")), []string{"pods *"}, 2},
+		"OutdatedAndOther": {true, seen(p("b")), []string{"pods *"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := over(t, cluster(rule()))
+			pods := seen(p("a"), p("b"))
+			pods.Outdated = tc.outdated
+			in.Snapshot, in.Batch, in.Reads = observed.Snapshot{pods, nodesSeen(), poolsSeen()}, 10, MaxReads
+			_, last, rounds := batch(t, in, observed.Snapshot{tc.cluster, nodesSeen(), poolsSeen()})
+			if !slices.Equal(rounds, tc.rounds) || len(last.Steps) != tc.steps {
+				t.Errorf("after %q it wants %v", rounds, shorts(last.Steps))
+			}
+		})
+	}
+}
+
 // Of a batch are only items that were chosen for it: the others are neither asked about nor confirmed, and wait for the next one.
 func TestABatchHasTheItemsThatWereChosen(t *testing.T) {
 	work := cluster(rule(func(r *v1alpha1.Rule) {

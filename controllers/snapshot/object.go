@@ -53,6 +53,7 @@ func fromObjectMeta(gvr schema.GroupVersionResource, kind string, m metav1.Objec
 		},
 		Labels:      labels,
 		Protected:   labels[v1alpha1.ProtectKey] == "true" || m.GetAnnotations()[v1alpha1.ProtectKey] == "true",
+		Generation:  m.GetGeneration(),
 		Terminating: m.GetDeletionTimestamp() != nil,
 		OutOfGrace:  m.GetDeletionTimestamp() != nil && ptr.Deref(m.GetDeletionGracePeriodSeconds(), 1) == 0,
 		Finalizers:  m.GetFinalizers(),

@@ -127,7 +127,7 @@ func (s *Server) Uninstall(gvr schema.GroupVersionResource) {
 	s.Remove(CRDs, "", gvr.GroupResource().String())
 }
 
-// Put creates or replaces an object, and returns its version. It may have any content.
+// Put creates or replaces an object, and returns its version. It may have any content, and more metadata.
 func (s *Server) Put(gvr schema.GroupVersionResource, namespace, name string, l map[string]string, content ...map[string]any) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,6 +146,9 @@ func (s *Server) Put(gvr schema.GroupVersionResource, namespace, name string, l 
 	for _, c := range content {
 		maps.Copy(o, c)
 	}
+	more, _ := o["metadata"].(map[string]any)
+	maps.Copy(meta, more)
+	o["metadata"] = meta
 	key := objectKey{namespace, name}
 	event := "MODIFIED"
 	if k.objects[key] == nil {

@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,6 +164,66 @@ func TestANamespaceThatIsNoLongerSelectedIsNotCleaned(t *testing.T) {
 	l.eventually("all are gone", func() string {
 		if left := l.left(); len(left) > 0 {
 			return fmt.Sprint(left)
+		}
+		return ""
+	})
+}
+
+// A definition begins to have a default: the API server shows objects with a field more from then on, at the versions that they had. No rule acts on what
+// they were, and conditions become true, both by themselves.
+func TestADefaultOfADefinitionIsSeen(t *testing.T) {
+	l := parallel(t)
+	group := l.ns + ".example.com"
+	mayClean(l, group)
+	defineWidgets(l, group, "keep: {type: string}")
+	for _, name := range []string{"a", "b"} {
+		l.apply(fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: %s}\nspec: {phase: Done}", group, name))
+	}
+	targets := fmt.Sprintf(`
+  targets:
+  - name: all
+    reference: {apiGroup: %s, version: v1, kind: Widget, matchLabels: {}}`, group)
+	l.apply(cleanerYAML("rule", stays("", targets+`
+  rules:
+  - name: done
+    forEach: all.items
+    when: item.spec.?keep.orValue("no") == "never"
+    actions: [{delete: {}}]`)))
+	l.apply(cleanerYAML("waits", `
+  lifecycle: Once
+  ttl: 0s`+strings.Replace(targets, "name: all", "name: all\n    delete: true", 1)+`
+  conditions: ['all.items.all(w, w.spec.?keep.orValue("no") == "yes")']`))
+	l.says("rule", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	l.says("waits", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	defineWidgets(l, group, `keep: {type: string, default: "yes"}`)
+	shown := func() (string, error) {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion(group + "/v1")
+		u.SetKind("Widget")
+		err := l.Get(l.ctx, client.ObjectKey{Namespace: l.ns, Name: "a"}, u)
+		keep, _, _ := unstructured.NestedString(u.Object, "spec", "keep")
+		return keep, err
+	}
+	l.eventually("the API server shows the default", func() string {
+		if keep, err := shown(); err != nil || keep != "yes" {
+			return fmt.Sprint(keep, err)
+		}
+		return ""
+	})
+	l.updateCleaner("rule", func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = `item.spec.?keep.orValue("no") == "no"` })
+	l.eventually("the rule is evaluated as it is now", func() string {
+		c := l.cleaner("rule")
+		if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != c.Generation {
+			return fmt.Sprint(ready)
+		}
+		return ""
+	})
+	if acted := l.cleaner("rule").Status.LastActions; len(acted) > 0 {
+		t.Errorf("what the API server has shown with a default was deleted without: %v", acted)
+	}
+	l.eventually("the condition has become true", func() string {
+		if _, err := shown(); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("it is still there, ", err)
 		}
 		return ""
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/vtex/cleaner/test/cluster"
 )
 
-// defineWidgets has the API server serve Widgets in a group, with one field of spec.
+// defineWidgets has the API server serve Widgets in a group, with one more field of spec.
 func defineWidgets(l *lab, group, field string) {
 	l.Helper()
 	file := filepath.Join(l.TempDir(), "crd.yaml")
@@ -37,7 +37,7 @@ spec:
       openAPIV3Schema:
         type: object
         properties:
-          spec: {type: object, properties: {phase: {type: string}, %[2]s: {type: string}}}
+          spec: {type: object, properties: {phase: {type: string}, %[2]s}}
 `, group, field)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		l.Fatal(err)
@@ -63,7 +63,7 @@ func TestChangedDefinitionIsCheckedAgain(t *testing.T) {
 	l := parallel(t)
 	group := l.ns + ".example.com"
 	mayClean(l, group)
-	defineWidgets(l, group, "ttl")
+	defineWidgets(l, group, "ttl: {type: string}")
 	gadgets(l, group)
 	of := func(name, kind string) {
 		l.apply(fmt.Sprintf(`
@@ -93,7 +93,7 @@ spec:
 	}
 	isUnwarned("at first", "widgets")
 
-	defineWidgets(l, group, "ttlSeconds")
+	defineWidgets(l, group, "ttlSeconds: {type: string}")
 	c := l.says("widgets", v1alpha1.ConditionSchemaMismatch, v1alpha1.ReasonNotInSchema)
 	for _, want := range []string{"spec.rules[0].when: ", "Widget has no field spec.ttl; ", `"ttlSeconds"`} {
 		if got := message(c, v1alpha1.ConditionSchemaMismatch); !strings.Contains(got, want) {
@@ -106,7 +106,7 @@ spec:
 	finished(l, group, "b", says)
 	isUnwarned("after the change", "gadgets")
 
-	defineWidgets(l, group, "ttl")
+	defineWidgets(l, group, "ttl: {type: string}")
 	l.eventually("the warning goes", func() string {
 		if c := l.cleaner("widgets"); meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionSchemaMismatch) != nil {
 			return describe(c)
@@ -115,7 +115,7 @@ spec:
 	})
 	finished(l, group, "c", says)
 
-	defineWidgets(l, group, "timeToLive")
+	defineWidgets(l, group, "timeToLive: {type: string}")
 	l.says("widgets", v1alpha1.ConditionSchemaMismatch, v1alpha1.ReasonNotInSchema)
 	l.update(c, "widgets", func() { c.Spec.Validation = v1alpha1.ValidationIgnore })
 	l.eventually("nothing is said to those who ignore it", func() string {

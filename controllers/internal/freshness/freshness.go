@@ -49,9 +49,9 @@ const (
 	leastPart   = 8
 	// maxPlaces is for how many places it is known how long others had to wait.
 	maxPlaces = 1000
-	// maxWait is how long a caller waits for a proof, maxDuration how long one proof may take, and pauseAfterFailure for how long
-	// nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
-	maxWait     = 3 * time.Second
+	// maxWait is how long a caller waits for a proof, also while the one before it is made, maxDuration how long one proof may take, and pauseAfterFailure
+	// for how long nothing of a place is proved after one has failed: who waits for a proof in vain has less time for a live read.
+	maxWait     = 5 * time.Second
 	maxDuration = 3 * time.Second
 	// worthFollowing is how long a list must take for changes to be followed instead. A caller then waits longFor, and a proof takes as long at most: at
 	// first changes are followed, and if the API server does not tell all of them, lists are compared.
@@ -102,10 +102,12 @@ var _ snapshot.Reader = (*Prover)(nil)
 type line struct{ next *proof }
 
 // proof is made once for all who wait for it, and says how many these are. When done is closed, version is the one that the watch has reached; "" if nothing was proved.
+// exactly means that versions have no order, so that the watch is only known to have what there was at this one.
 type proof struct {
 	waiting int
 	done    chan struct{}
 	version string
+	exactly bool
 }
 
 // NewProver returns a Prover for watches, which asks the API server through requests.
@@ -155,21 +157,24 @@ func (p *Prover) readPlace(ctx context.Context, q snapshot.Query) observed.Targe
 	}
 	ctx, cancel := context.WithTimeout(ctx, chooseTime(p.isWorthFollowing(all), maxWait))
 	defer cancel()
-	version := p.awaitProof(ctx, place, all)
-	if version == "" {
+	switch proved := p.awaitProof(ctx, place, all); {
+	case proved == nil || proved.version == "":
 		return unproven()
+	case proved.exactly:
+		return p.watches.ReadConfirmed(ctx, q, proved.version)
+	default:
+		return p.watches.ReadAt(ctx, q, proved.version)
 	}
-	return p.watches.ReadAt(ctx, q, version)
 }
 
-// awaitProof returns a version that a place with so many objects has reached, and that the API server has had after the call; "" if that could not be proved.
-func (p *Prover) awaitProof(ctx context.Context, place watches.Place, objects int) string {
+// awaitProof returns a proof that began after the call, of a place with so many objects; nil if none came in time.
+func (p *Prover) awaitProof(ctx context.Context, place watches.Place, objects int) *proof {
 	next := p.joinNext(ctx, place, objects)
 	select {
 	case <-ctx.Done():
-		return ""
+		return nil
 	case <-next.done:
-		return next.version
+		return next
 	}
 }
 
@@ -194,7 +199,7 @@ func (p *Prover) joinNext(ctx context.Context, place watches.Place, objects int)
 func (p *Prover) proveAll(ctx context.Context, place watches.Place, l *line, objects int) {
 	for next := p.takeNext(place, l); next != nil; next = p.takeNext(place, l) {
 		result := failed
-		_ = contain.CatchPanic(func() { next.version, result = p.prove(ctx, place, objects) })
+		_ = contain.CatchPanic(func() { next.version, next.exactly, result = p.prove(ctx, place, objects) })
 		if result == failed {
 			p.startRest(place)
 		}
@@ -247,23 +252,28 @@ func (p *Prover) takeNext(place watches.Place, l *line) *proof {
 	return next
 }
 
-// prove makes one proof of a place with so many objects, and returns the version that was reached; "" if none was.
-func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (version string, result string) {
+// prove makes one proof of a place with so many objects, and returns the version that was reached; "" if none was. exactly means that versions have no order.
+func (p *Prover) prove(ctx context.Context, place watches.Place, objects int) (version string, exactly bool, result string) {
 	ctx, cancel := context.WithTimeout(snapshot.WithMemory(ctx, &room{}), chooseTime(p.isWorthFollowing(objects), maxDuration))
 	defer cancel()
 	before := p.watches.ReachedVersion(place) // the API server has it, or it has lost what it knew
-	ordered := p.hasOrder(ctx, place)
+	ordered, known := p.checkDefinition(ctx, place)
+	if !known {
+		return "", false, failed
+	}
 	if objects > p.few && ordered {
 		version, err := p.requests.ReadVersion(ctx, place.Resource, place.Namespace)
 		if err != nil || !p.checkHistory(place, version, before) {
-			return "", failed
+			return "", false, failed
 		}
 		// A kind that a CustomResourceDefinition defines may be served by another API server all the same, which may give all lists the same version.
 		if version != before || wire.IsKnown(place.GVR.GroupVersion()) {
-			return p.awaitOrCompare(ctx, place, version, before, objects)
+			version, result = p.awaitOrCompare(ctx, place, version, before, objects)
+			return version, false, result
 		}
 	}
-	return p.compareLists(ctx, place, before, ordered)
+	version, result = p.compareLists(ctx, place, before, ordered)
+	return version, !ordered, result
 }
 
 // awaitOrCompare waits until a place with so many objects has reached a version. If it does not soon, lists are compared while it still waits: the next
@@ -370,14 +380,22 @@ func (p *Prover) compareLists(ctx context.Context, place watches.Place, before s
 	return "", failed
 }
 
-// hasOrder says that the versions of a place have the order of its changes, as those of all kinds that the API server itself stores: its own, and
-// those that a CustomResourceDefinition defines. Other API servers may do as they like. Several Events that expire at once have one version.
-func (p *Prover) hasOrder(ctx context.Context, place watches.Place) bool {
+// checkDefinition says whether the versions of a place have the order of its changes, as those of all kinds that the API server itself stores: its own, and
+// those that a CustomResourceDefinition defines. Other API servers may do as they like. Several Events that expire at once have one version. It is not known
+// what objects are if their definition has changed and the watch of definitions has not shown that yet: they are shown otherwise then, at the same versions.
+func (p *Prover) checkDefinition(ctx context.Context, place watches.Place) (ordered, known bool) {
 	if wire.IsKnown(place.GVR.GroupVersion()) {
-		return place.GVR.Resource != "events"
+		return place.GVR.Resource != "events", true
 	}
-	definition := p.watches.Read(ctx, served.NewDefinitionQuery(place.GVR.GroupResource().String()))
-	return definition.State == observed.Complete && len(definition.Objects) > 0
+	q := served.NewDefinitionQuery(place.GVR.GroupResource().String())
+	now, seen := p.requests.Read(ctx, q), p.watches.Read(ctx, q) // what was seen after now is newer, which ReadAt looks at
+	switch {
+	case now.State != observed.Complete, seen.State != observed.Complete, len(now.Objects) != len(seen.Objects):
+		return false, false
+	case len(now.Objects) == 0:
+		return false, true
+	}
+	return true, served.DefinitionState(&now.Objects[0]) == served.DefinitionState(&seen.Objects[0])
 }
 
 // chooseWait returns how long a proof of a place with so many objects waits for its watch before it lists, and how long it waits at most.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
@@ -27,6 +28,11 @@ func NewDefinitionQuery(name string) snapshot.Query {
 		Group: DefinitionsGroup, Version: "v1", Kind: "CustomResourceDefinition", Name: name,
 		Labels: labels.Everything(), Fields: fields.Everything(), MetadataOnly: true,
 	}
+}
+
+// DefinitionState says which state of a CustomResourceDefinition an object is, as far as objects are served by it: its status is left out.
+func DefinitionState(definition *observed.Object) string {
+	return fmt.Sprintf("%s, generation %d", definition.UID, definition.Generation)
 }
 
 // ReadDefinedFields reads which fields the definition of a custom kind makes selectable, or says why it cannot. A kind without a definition, which

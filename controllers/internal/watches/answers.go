@@ -35,13 +35,13 @@ type coverage struct {
 }
 
 // findCandidates returns the state of a query, and where the objects are that may match it, for the caller to look through without the
-// lock. It is Unsynced if one informer alone does not know all changes up to a version; "" demands nothing.
-func (a *answers) findCandidates(q *snapshot.Query, version string) (t observed.Target, near []candidates, f snapshot.FieldLabels) {
+// lock. It is Unsynced unless one informer alone answers that is new enough; nil: any is.
+func (a *answers) findCandidates(q *snapshot.Query, isNew func(*informer) bool) (t observed.Target, near []candidates, f snapshot.FieldLabels) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	l := a.checkCoverage(q)
-	if version != "" && l.state == observed.Complete && !(len(l.informers) == 1 && l.informers[0].hasReached(version)) {
-		l.state, l.detail = observed.Unsynced, "it is not known to be as new as version "+version
+	if isNew != nil && l.state == observed.Complete && !(len(l.informers) == 1 && isNew(l.informers[0])) {
+		l.state, l.detail = observed.Unsynced, "it is not known to be new enough"
 	}
 	t.State, t.Detail = l.state, l.detail
 	k := a.kinds[kindKeyOf(q)]
@@ -49,7 +49,7 @@ func (a *answers) findCandidates(q *snapshot.Query, version string) (t observed.
 		return t, nil, f
 	}
 	r := k.resource
-	t.Resource, t.Namespaced = r.GVR, r.Namespaced
+	t.Resource, t.Namespaced, t.Outdated = r.GVR, r.Namespaced, a.mayBeOutdated(r, l.informers)
 	if l.state == observed.Complete {
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		if len(l.informers) == 1 && chosenAmong == nil && cachedobjects.ChoosesByMetadata(q) {
@@ -67,6 +67,15 @@ func (a *answers) findCandidates(q *snapshot.Query, version string) (t observed.
 		}
 	}
 	return t, near, r.fields
+}
+
+// mayBeOutdated says that what informers have was read by an earlier definition of their resource, or that no definition is known.
+func (a *answers) mayBeOutdated(r *resource, informers []*informer) bool {
+	if wire.IsKnown(r.GVR.GroupVersion()) || r.GVR.Group == served.DefinitionsGroup {
+		return false
+	}
+	_, state := a.findDefinition(r.Resource)
+	return state != observed.Complete || slices.ContainsFunc(informers, (*informer).isOutdated)
 }
 
 // checkCoverage says how far a query can be answered.
@@ -135,9 +144,18 @@ func (a *answers) selectsNames(r *resource) bool {
 	if wire.IsKnown(r.GVR.GroupVersion()) {
 		return true
 	}
+	definition, state := a.findDefinition(r.Resource)
+	return state == observed.Unsynced || definition != nil
+}
+
+// findDefinition returns the CustomResourceDefinition of a resource, nil if there is none or none is known, and how far definitions are known.
+func (a *answers) findDefinition(r served.Resource) (o *cachedobjects.Object, state observed.TargetState) {
 	definitions := served.NewDefinitionQuery("")
 	l := a.checkCoverage(&definitions)
-	return l.state == observed.Unsynced || l.state == observed.Complete && l.informers[0].objects[""].Get("", r.GVR.GroupResource().String()) != nil
+	if l.state == observed.Complete {
+		o = l.informers[0].objects[""].Get("", r.GVR.GroupResource().String())
+	}
+	return o, l.state
 }
 
 // reaches says that an owner may have to be told of a change in a namespace: one of its queries chooses it, as far as is known.
@@ -163,6 +181,15 @@ func (a *answers) reaches(o Owner, namespace string) bool {
 func (a *answers) noteLoss(w *want) {
 	for _, i := range a.checkCoverage(&w.query).informers {
 		w.lost = monotime.ChooseEarlier(w.lost, i.known)
+	}
+}
+
+// noteLosses is noteLoss for all wants that an informer serves.
+func (a *answers) noteLosses(i *informer) {
+	for w := range i.scope.wants {
+		if slices.Contains(a.checkCoverage(&w.query).informers, i) {
+			a.noteLoss(w)
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func TestNoObjectIsLookedAtUnderTheLock(t *testing.T) {
 		}
 		e.mu.Unlock()
 		for range 3 {
-			got, near, _ := e.answers.findCandidates(&q, "")
+			got, near, _ := e.answers.findCandidates(&q, nil)
 			if got.State != observed.Complete || len(near) != 1 || len(near[0].Shelves) == 0 {
 				t.Errorf("%s: the state is %v: %s, in %v", name, got.State, got.Detail, near)
 			}

@@ -89,12 +89,13 @@ type informer struct {
 	// listed says that its latest list has arrived. Of one that is to take over, arrived is that list until then.
 	listed  bool
 	arrived *listing
-	// changed is the resource version of the latest change that it knows, and reached the one up to which it knows all changes.
-	changed, reached string
-	// confirmed is the version at which the API server had exactly what it has; "" once anything has changed since. outdated says that the definition
-	// of the kind has changed since its objects were read: the API server may show others at the same versions.
+	// base and changed are the resource versions of its latest list and of the latest change that it knows, and reached the one up to which it knows all changes.
+	base, changed, reached string
+	// confirmed is the version at which the API server had exactly what it has; "" once anything has changed since.
 	confirmed string
-	outdated  bool
+	// settles is when a definition holds everywhere that has changed since the objects were read: the API server may show others at the same versions.
+	// Zero: none has.
+	settles time.Time
 	// edits counts the changes of what it has. awaited is closed when it may have reached more; nil if no caller waits for that.
 	edits   int
 	awaited chan struct{}
@@ -212,6 +213,7 @@ func (f *feeds) newInformer(s *scope, full bool) *informer {
 		scope: s, full: full, groups: labelgroups.New(f.groupBytes),
 		listing: keptparts.KeepAll(), wider: alarms.New(time.Time{}), history: cachedobjects.NewHistory(),
 	}
+	i.settles = f.catalog.settling.FindEnd(s.resource.GVR.GroupResource(), f.clock.Now())
 	f.adjustCounts(1, 0)
 	follows := f.runInBackground(func(ctx context.Context) { f.runInformer(ctx, i) })
 	widens := f.runInBackground(func(ctx context.Context) { widening{f}.runWidening(ctx, i) })
@@ -389,11 +391,7 @@ func (f *feeds) markFailing(i *informer, err error) {
 		i.failingSince = now
 	}
 	if i.failure == "" && (!i.synced || now.Sub(i.failingSince) >= f.retryEvery) {
-		for w := range s.wants {
-			if slices.Contains(f.answers.checkCoverage(&w.query).informers, i) {
-				f.answers.noteLoss(w)
-			}
-		}
+		f.answers.noteLosses(i)
 		i.failure = fmt.Sprintf("cannot list and watch %s: %v", served.DescribeScope(s.resource.Resource, s.namespace, s.name), err)
 		f.answers.reportStates(s.wants)
 	}
@@ -599,7 +597,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 		if o == nil {
 			o = before
 		}
-		f.catalog.refreshKinds(o.Name, before != nil && now != nil)
+		f.catalog.refreshKinds(o.Name, before, now)
 	}
 }
 
@@ -608,7 +606,7 @@ func (f *feeds) noteDefinition(i *informer, before, now *cachedobjects.Object) {
 // one that changes what an informer holds. The differences go to the backlog in parts.
 func (f *feeds) replaceObjects(i *informer, objects []*cachedobjects.Object, version string) {
 	f.mu.RLock()
-	before, first, renews := maps.Clone(i.objects), !i.synced, i.keeps != i.listing
+	before, first, renews := maps.Clone(i.objects), !i.synced, i.keeps != i.listing || i.isOutdated()
 	var known map[string]cachedobjects.Shelf // by the informer that it takes over from
 	var since time.Time
 	if old := i.findPredecessor(); old != nil {
@@ -650,7 +648,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 		return since, false
 	}
 	i.groups.DropAll() // the next reads make them again
-	i.objects, i.groups.Of, i.bytes, i.changed, i.listed = l.Objects, l.Groups, l.Bytes, l.version, true
+	i.objects, i.groups.Of, i.bytes, i.base, i.changed, i.listed = l.Objects, l.Groups, l.Bytes, l.version, l.version, true
 	i.history = cachedobjects.NewHistory()
 	i.noteChange()
 	i.reached = "" // a list may be older than what was known
@@ -664,6 +662,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	since = monotime.ChooseEarlier(i.known, l.missedSince)
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
+	renewed := i.endOutdated()
 	if i == i.scope.next {
 		i.arrived = l
 		i.scope.pace.NoteEnd(now.Sub(i.asked))
@@ -674,12 +673,15 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if !since.IsZero() {
 		f.matcher.backlog.beginReport(l, since) // as long as they are not added, which takes several turns of the lock
 	}
-	if !i.synced {
+	if renewed || !i.synced {
 		f.markSynced(i)
 	}
 	if i.scope.resource.GVR.Group == served.DefinitionsGroup {
 		for _, r := range f.catalog.resources {
 			breadth{f.placement}.reviewScopes(r)
+			if d := i.objects[""].Get("", r.GVR.GroupResource().String()); d != nil {
+				f.catalog.noteDefinition(r, d)
+			}
 		}
 	}
 	f.answers.reportStates(i.scope.wants)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vtex/cleaner/controllers/internal/alarms"
+	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -52,6 +53,8 @@ type resource struct {
 	fields      snapshot.FieldLabels
 	allFields   bool
 	fieldsError string
+	// definition is the state of its CustomResourceDefinition; "" while that is not known.
+	definition string
 }
 
 // catalog knows what kinds turn out to be, and has what is wanted of them watched.
@@ -65,6 +68,7 @@ type catalog struct {
 	placement *placement
 	// definitionChanged hears of each definition that has changed.
 	definitionChanged func(name string)
+	settling          *served.Settling
 }
 
 // attachWant hangs a new want on its kind.
@@ -216,6 +220,9 @@ func (c *catalog) applyFinding(k *kind, f finding) {
 	r := c.resources[f.Resource]
 	if r == nil {
 		r = &resource{Resource: f.Resource, kinds: map[*kind]struct{}{}, scopes: map[scopeKey]*scope{}, index: newIndex(), fields: f.fields}
+		if d, _ := c.answers.findDefinition(f.Resource); d != nil {
+			r.definition = served.DefinitionState(&d.Object)
+		}
 		c.resources[f.Resource] = r
 	}
 	if f.allFields {
@@ -277,16 +284,19 @@ func (c *catalog) handleMissingResource(r *resource) {
 	}
 }
 
-// refreshKinds looks the kinds of a group up again at once. If a definition was changed, what was read of its objects proves nothing.
-func (c *catalog) refreshKinds(definition string, changed bool) {
+// refreshKinds looks the kinds of a group up again at once. If their definition has changed, and is not gone, its objects are listed again.
+func (c *catalog) refreshKinds(definition string, before, now *cachedobjects.Object) {
 	defined := schema.ParseGroupResource(definition)
+	if before != nil && now != nil {
+		c.settling.NoteChange(&before.Object, &now.Object, c.clock.Now())
+	}
 	c.resolver.InvalidateGroup(defined.Group)
 	c.definitionChanged(definition)
 	for key, r := range c.resources {
 		if key.GVR.GroupResource() == defined {
 			breadth{c.placement}.reviewScopes(r)
-			if changed {
-				r.markOutdated()
+			if now != nil {
+				c.noteDefinition(r, now)
 			}
 		}
 	}
@@ -302,11 +312,39 @@ func (c *catalog) refreshKinds(definition string, changed bool) {
 	}
 }
 
-// markOutdated records that what was read of objects was read before their definition was changed.
-func (r *resource) markOutdated() {
+// settlingShare is the part of retryEvery after which all API servers serve objects by a definition that has changed.
+const settlingShare = 3
+
+// noteDefinition records the definition of a resource. What was read by another one is outdated. Where none was known, that is what was read at an earlier
+// version than the definition has.
+func (c *catalog) noteDefinition(r *resource, now *cachedobjects.Object) {
+	state := served.DefinitionState(&now.Object)
 	for _, s := range r.scopes {
 		for _, i := range s.listInformers() {
-			i.outdated = true
+			if r.definition != "" && r.definition != state || r.definition == "" && i.base != "" && !isAsNew(i.base, now.ResourceVersion) {
+				i.settles = c.settling.Settle(r.GVR.GroupResource(), c.clock.Now())
+				i.planRenewal()
+			}
 		}
 	}
+	r.definition = state
+}
+
+// planRenewal has all listed again when the definition has settled.
+func (i *informer) planRenewal() {
+	if i.isOutdated() && i.keeps != nil && i.keeps == i.listing && (i.wider.Due.IsZero() || i.settles.Before(i.wider.Due)) {
+		i.wider.SetDue(i.settles)
+	}
+}
+
+// isOutdated says that what an informer has was read by an earlier definition.
+func (i *informer) isOutdated() bool { return !i.settles.IsZero() }
+
+// endOutdated says whether the latest list has taken the place of what was read by an earlier definition.
+func (i *informer) endOutdated() (renewed bool) {
+	if !i.isOutdated() || i.asked.Before(i.settles) {
+		return false
+	}
+	i.settles = time.Time{}
+	return true
 }

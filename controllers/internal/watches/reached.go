@@ -29,7 +29,7 @@ func (e *Engine) FindPlace(q *snapshot.Query) (p Place, all, near int, ok bool) 
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	l := e.answers.checkCoverage(q)
-	if l.state != observed.Complete || len(l.informers) != 1 || q.Namespaces.Labels != nil {
+	if l.state != observed.Complete || len(l.informers) != 1 || q.Namespaces.Labels != nil || l.informers[0].isOutdated() {
 		return p, 0, 0, false
 	}
 	i := l.informers[0]
@@ -69,7 +69,7 @@ func (e *Engine) checkReached(p Place, version string) (reached bool, change <-c
 	defer e.mu.Unlock()
 	i := e.findInformer(p)
 	switch {
-	case i == nil || i.outdated:
+	case i == nil || i.isOutdated():
 		return false, nil
 	case i.hasReached(version):
 		return true, nil
@@ -80,7 +80,7 @@ func (e *Engine) checkReached(p Place, version string) (reached bool, change <-c
 }
 
 // ConfirmList compares a list of all objects of a place at a version, which it sorts, with those that are known. If they are the same, ReadAt
-// answers at that version until the watch shows a change, which may have been before it: of an object that was gone again, for example.
+// answers at that version, and at those before it, until the watch shows a change, which may have been before it: of an object that was gone again, for example.
 func (e *Engine) ConfirmList(p Place, list []observed.Ref, version string) bool {
 	e.mu.RLock()
 	i := e.findInformer(p)
@@ -146,6 +146,11 @@ func (i *informer) endWait() {
 
 // hasReached says that all changes up to a version are known.
 func (i *informer) hasReached(version string) bool {
-	order, err := resourceversion.CompareResourceVersion(i.reached, version)
-	return !i.outdated && (i.confirmed == version || err == nil && order >= 0)
+	return !i.isOutdated() && (i.confirmed == version || isAsNew(i.reached, version) || isAsNew(i.confirmed, version))
+}
+
+// isAsNew says that a version is another one, or a later one.
+func isAsNew(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order >= 0
 }

@@ -111,7 +111,9 @@ func TestConfirmList(t *testing.T) {
 		"Redefined": {list: refsOf(podsAt("5", "x", "y")), before: func(e *Engine, _ *store) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			e.catalog.refreshKinds("pods", true)
+			for generation := range int64(2) {
+				e.catalog.refreshKinds("pods", nil, &cachedobjects.Object{Object: observed.Object{Ref: observed.Ref{Name: "pods", ResourceVersion: "1"}, Generation: generation}})
+			}
 		}, serves: observed.Unsynced},
 		"AnObjectCame": {list: refsOf(podsAt("5", "x", "y")), want: true, serves: observed.Unsynced, after: func(_ *Engine, s *store) {
 			if err := s.Add(podsAt("11", "gone-again")[0]); err != nil {

@@ -17,13 +17,22 @@ var objectBytes = int64(reflect.TypeFor[observed.Object]().Size() + reflect.Type
 
 // Read answers from what is watched, without any request. A query that no Cleaner wants is never Complete.
 func (e *Engine) Read(ctx context.Context, q snapshot.Query) observed.Target {
-	return e.ReadAt(ctx, q, "")
+	return e.readFrom(ctx, q, nil)
 }
 
 // ReadAt is Read, and Complete only if one informer answers, and knows all changes up to a version.
 func (e *Engine) ReadAt(ctx context.Context, q snapshot.Query, version string) observed.Target {
+	return e.readFrom(ctx, q, func(i *informer) bool { return i.hasReached(version) })
+}
+
+// ReadConfirmed is ReadAt where versions have no order: what one informer has must be what ConfirmList has compared at that version.
+func (e *Engine) ReadConfirmed(ctx context.Context, q snapshot.Query, version string) observed.Target {
+	return e.readFrom(ctx, q, func(i *informer) bool { return !i.isOutdated() && i.confirmed == version })
+}
+
+func (e *Engine) readFrom(ctx context.Context, q snapshot.Query, isNew func(*informer) bool) observed.Target {
 	q.Compile()
-	t, found, f := e.answers.findCandidates(&q, version)
+	t, found, f := e.answers.findCandidates(&q, isNew)
 	if t.IsChange {
 		return cachedobjects.ListChanges(t, found[0].changed, &q)
 	}

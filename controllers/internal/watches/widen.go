@@ -43,13 +43,14 @@ type widening struct{ *feeds }
 // endList records that an informer serves what its list has. What was wanted meanwhile, and is not in it, waits for the next one.
 func (f widening) endList(i *informer, now, since time.Time) {
 	i.keeps = i.listing
+	i.planRenewal()
 	s := i.scope
 	switch {
 	case !i.full:
 		return
 	case s.reads.AreCoveredBy(i.keeps):
 		s.asideExcess = ""
-		if s.next != nil { // a list of this informer has come first
+		if s.next != nil && !i.isOutdated() { // a list of this informer has come first
 			f.stopInformer(s.next)
 			s.next = nil
 			s.pace.NoteEnd(0)
@@ -79,18 +80,27 @@ func (f widening) runWidening(ctx context.Context, i *informer) {
 	}
 }
 
-// beginWidening begins to list all aside, with what is read now. The informer continues, with its watch, until the other one takes over: who reads no
+// beginWidening begins to list all aside, with what is read now, because that is more than there is, or is read by another definition. The informer continues, with its watch, until the other one takes over: who reads no
 // more than it keeps does not notice. Nothing is listed if the Cleaner that asked for it is gone.
 func (f widening) beginWidening(i *informer) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := i.scope
+	defer f.unlockAndWake()
+	s, now := i.scope, f.clock.Now()
 	i.wider.Due, s.asideExcess = time.Time{}, ""
-	if i.stopped || i != s.full || s.next != nil || i.keeps != i.listing || s.reads.AreCoveredBy(i.keeps) {
-		return
+	settled := !now.Before(i.settles)
+	switch {
+	case i.stopped, s.next != nil, i.keeps != i.listing:
+	case i == s.meta && i.isOutdated() && settled:
+		f.answers.noteLosses(i)
+		f.stopInformer(i)
+		s.meta = f.newInformer(s, false)
+		f.answers.reportStates(s.wants)
+	case i == s.full && (i.isOutdated() && settled || !s.reads.AreCoveredBy(i.keeps)):
+		s.pace.NoteBegin(now)
+		s.next = f.newInformer(s, true)
+	default:
+		i.planRenewal()
 	}
-	s.pace.NoteBegin(f.clock.Now())
-	s.next = f.newInformer(s, true)
 }
 
 // mayTakeOver says that an informer whose list is there knows all that the one knows that it takes over from. That one continues meanwhile, and may have
@@ -113,7 +123,7 @@ func (f widening) replaceFull(i *informer) (since time.Time) {
 	f.stopInformer(old)
 	s.full, s.next = i, nil
 	i.synced, i.keeps = true, i.listing
-	if i.arrived.missed > maxMissed {
+	if i.arrived.missed > maxMissed || old.isOutdated() {
 		f.markSynced(i)
 	}
 	i.arrived = nil

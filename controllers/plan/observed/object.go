@@ -111,6 +111,8 @@ type Object struct {
 	OutOfGrace bool
 	// Finalizers are what holds a terminating object.
 	Finalizers []string
+	// Generation is metadata.generation: it counts changes of the desired state. 0: the kind does not have it.
+	Generation int64
 	// Content is the number of what expressions can read of the object: two objects with the same number have equal Values, but for
 	// metadata.resourceVersion. 0: it has none. Another process has other numbers.
 	Content uint64
@@ -243,6 +245,8 @@ type Target struct {
 	// Kinds are what is known of each kind, of a target of all kinds; nil: it is of one. Objects are then those of the kinds that are Complete, and
 	// Resource is empty.
 	Kinds []KindState
+	// Outdated says that the API server may show the objects otherwise at the same versions, because the definition of their kind has changed, or may have.
+	Outdated bool
 	// Objects are ordered by namespace and name, and then by resource. At most one, when the reference has a name.
 	Objects []Object
 	// At stands for what the objects were when they were read, so that a later read can say what has changed since: only who read them knows

@@ -139,6 +139,16 @@ func SearchObject(objects []Object, namespace, name string) (int, bool) {
 	})
 }
 
+// ReadOutdated are the reads, as a whole, of the targets that are Outdated.
+func (s Snapshot) ReadOutdated() (reads []Read) {
+	for t := range s {
+		if s[t].Outdated {
+			reads = append(reads, Read{Target: t, All: true})
+		}
+	}
+	return reads
+}
+
 // TargetsOf are the targets in which an object stands, as whichever resource.
 func (s Snapshot) TargetsOf(o *Object) []int {
 	var out []int

@@ -64,8 +64,8 @@ func List() []Mistake {
 		},
 		{
 			Name: "WatchNotProved", File: "controllers/internal/freshness/freshness.go", OfRules: true,
-			Was:    "version := p.awaitProof(ctx, place, all)",
-			Is:     "version := p.watches.ReachedVersion(place)",
+			Was:    "proved := p.awaitProof(ctx, place, all); {",
+			Is:     "proved := (&proof{version: p.watches.ReachedVersion(place)}); {",
 			Breaks: []string{"I3"},
 		},
 	}
