@@ -136,15 +136,10 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 // leaveOutUnselected reads which Namespaces have the labels that the targets of the steps ask for, and leaves out the objects in others: the version of an
 // object says nothing of the labels of its Namespace.
 func leaveOutUnselected(ctx context.Context, r snapshot.Reader, in *plan.Input, first plan.Plan) {
-	acted := map[int]bool{}
-	for i := range first.Steps {
-		for _, t := range in.Snapshot.TargetsOf(&first.Steps[i].Object) {
-			acted[t] = acted[t] || in.Spec.Targets[t].Reference.NamespaceSelector != nil
-		}
-	}
 	r = snapshot.ShareReads(r)
-	for t, byLabels := range acted {
-		if !byLabels {
+	for t := range in.Spec.Targets {
+		acts := func(s plan.Step) bool { return slices.Contains(in.Snapshot.TargetsOf(&s.Object), t) }
+		if in.Spec.Targets[t].Reference.NamespaceSelector == nil || !slices.ContainsFunc(first.Steps, acts) {
 			continue
 		}
 		if q, err := snapshot.NewQuery(in.Owner.Namespace, &in.Spec.Targets[t]); err == nil && q.Namespaces.Labels != nil {
