@@ -80,8 +80,9 @@ func (f widening) runWidening(ctx context.Context, i *informer) {
 	}
 }
 
-// beginWidening begins to list all aside, with what is read now, because that is more than there is, or is read by another definition. The informer continues, with its watch, until the other one takes over: who reads no
-// more than it keeps does not notice. Nothing is listed if the Cleaner that asked for it is gone.
+// beginWidening begins to list all aside, with what is read now, because that is more than there is, or because the definition has changed. The informer
+// continues, with its watch, until the other one takes over: who reads no more than it keeps does not notice. Nothing is listed if the Cleaner that asked for
+// it is gone. Metadata is not listed aside: a new informer lists it, and the old one ends.
 func (f widening) beginWidening(i *informer) {
 	f.mu.Lock()
 	defer f.unlockAndWake()
