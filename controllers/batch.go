@@ -227,7 +227,8 @@ func (b *batch) confirmLive(ctx context.Context, first plan.Plan) (last plan.Pla
 	b.executor.in.Now = b.pass.r.clock.Now() // before the reads: a confirmation is as old as the oldest of them
 	b.executor.in.Batch, b.executor.in.Reads, b.executor.in.Chosen = b.size.Next, plan.MaxReads, life.ChooseItems(first, b.size.Next, b.pass.mem.lastNamespace)
 	b.executor.in.Only = first.ListItems() // what turns up meanwhile is for the next batch
-	last, b.executor.in, inTime = liveconfirm.Decide(ctx, b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass)), b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
+	readers := liveconfirm.Readers{Live: b.pass.reads.MeterLive(b.pass.clients.Live, endOfPass(b.pass)), Definitions: b.pass.clients.Definitions}
+	last, b.executor.in, inTime = liveconfirm.Decide(ctx, readers, b.executor.in, first, func(ctx context.Context, in plan.Input) plan.Plan {
 		in.Clock = b.pass.r.clockTrust() // the reads have measured it
 		return b.pass.evaluator.computePlan(ctx, in)
 	}, b.executor.isLate)

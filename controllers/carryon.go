@@ -379,8 +379,7 @@ func (o *openRun) actOnRows(ctx context.Context, rows []int) error {
 	if err != nil {
 		return err
 	}
-	c := f.executor.runCourse(ctx, f.courseOfRows(), f)
-	f.settleRows(c, nil)
+	f.settleRows(f.executor.runCourse(ctx, f.courseOfRows(), f), nil)
 	f.executor.pass.journal.TellSteps(ctx, f.executor.acted)
 	if f.executor.unsent {
 		return cleanerstore.ErrOutdated

@@ -66,7 +66,7 @@ func allowed() map[string][]string {
 		"controllers/anykind":                         {"api/protection", "api/v1alpha1", "controllers/plan/observed"},
 		"controllers/internal/anykinds":               {"api/v1alpha1", "controllers/anykind", "controllers/internal/identity", "controllers/internal/served", "controllers/plan/monotime", "controllers/rights", "controllers/snapshot"},
 		"controllers/internal/passreads":              {"api/v1alpha1", "controllers/internal/memoryquota", "controllers/plan/observed", "controllers/snapshot"},
-		"controllers/liveconfirm":                     {"api/v1alpha1", "controllers/internal/contain", "controllers/plan", "controllers/plan/observed", "controllers/snapshot"},
+		"controllers/liveconfirm":                     {"api/v1alpha1", "controllers/internal/contain", "controllers/internal/served", "controllers/internal/wire", "controllers/plan", "controllers/plan/observed", "controllers/snapshot"},
 		"controllers/notfound":                        {},
 		"controllers/kindschemas":                     {"api/v1alpha1", "celenv", "celenv/expr", "celenv/objectschema", "celenv/usage", "controllers/releaseitem"},
 		"controllers/internal/contain":                {},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
+	"github.com/vtex/cleaner/controllers/internal/served"
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -36,29 +38,37 @@ type IsLate func() bool
 // Never is for those who have as much time as it takes.
 func Never() bool { return false }
 
+// Readers are what is read from.
+type Readers struct {
+	Live snapshot.Reader
+	// Definitions reads CustomResourceDefinitions live. Nil: the objects of the input were not read from watches.
+	Definitions snapshot.Reader
+}
+
 // Decide reads live what a first decision depends on, and decides again with the answers in place of those in the input's snapshot. It
 // repeats this until there is nothing left to read, or nothing to do. It returns the input of the last decision, and whether that was in
 // time: if not, the caller must do nothing.
-func Decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {
+func Decide(ctx context.Context, r Readers, in plan.Input, first plan.Plan, compute Compute, isLate IsLate) (_ plan.Plan, _ plan.Input, inTime bool) {
 	return decide(ctx, r, in, first, compute, isLate, func(d plan.Plan) bool { return d.Verdict == v1alpha1.VerdictAct })
 }
 
 // DecideToShow is Decide for a plan that is shown to a person, also if it is blocked.
 func DecideToShow(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute) plan.Plan {
-	d, _, _ := decide(ctx, r, in, first, compute, Never, func(plan.Plan) bool { return true })
+	d, _, _ := decide(ctx, Readers{Live: r}, in, first, compute, Never, func(plan.Plan) bool { return true })
 	return d
 }
 
-func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
+func decide(ctx context.Context, r Readers, in plan.Input, first plan.Plan, compute Compute, isLate IsLate, matters func(plan.Plan) bool) (_ plan.Plan, _ plan.Input, inTime bool) {
 	in.Confirmed, in.Unreadable = map[observed.Read]bool{}, map[observed.Read]string{}
 	if in.Values == nil {
 		in.Values = plan.NewValues(plan.FewValueBytes)
 	}
-	readUnseenTargets(ctx, r, &in, first)
+	readUnseenTargets(ctx, r.Live, &in, first)
 	if matters(first) {
-		leaveOutUnselected(ctx, r, &in, first)
+		leaveOutUnselected(ctx, r.Live, &in, first)
+		markOutdated(ctx, r.Definitions, &in, first)
 	}
-	if matters(first) && !ReadLive(ctx, r, &in, listCertainReads(&in, first), isLate) {
+	if matters(first) && !ReadLive(ctx, r.Live, &in, listCertainReads(&in, first), isLate) {
 		return dropSteps(first, notInTime), in, false
 	}
 	d := first
@@ -70,7 +80,7 @@ func decide(ctx context.Context, r snapshot.Reader, in plan.Input, first plan.Pl
 		if len(d.Confirm) == 0 || !matters(d) {
 			return d, in, true
 		}
-		if !ReadLive(ctx, r, &in, d.Confirm, isLate) {
+		if !ReadLive(ctx, r.Live, &in, d.Confirm, isLate) {
 			return dropSteps(d, notInTime), in, false
 		}
 	}
@@ -138,12 +148,35 @@ func readUnseenTargets(ctx context.Context, r snapshot.Reader, in *plan.Input, f
 func leaveOutUnselected(ctx context.Context, r snapshot.Reader, in *plan.Input, first plan.Plan) {
 	r = snapshot.ShareReads(r)
 	for t := range in.Spec.Targets {
-		acts := func(s plan.Step) bool { return slices.Contains(in.Snapshot.TargetsOf(&s.Object), t) }
-		if in.Spec.Targets[t].Reference.NamespaceSelector == nil || !slices.ContainsFunc(first.Steps, acts) {
+		if in.Spec.Targets[t].Reference.NamespaceSelector == nil || !hasSteps(in, first, t) {
 			continue
 		}
 		if q, err := snapshot.NewQuery(in.Owner.Namespace, &in.Spec.Targets[t]); err == nil && q.Namespaces.Labels != nil {
 			in.Snapshot = in.Snapshot.WithTarget(t, keepSelected(in.Snapshot[t], &q.Namespaces, r.Read(ctx, q.Namespaces.NewListQuery())))
+		}
+	}
+}
+
+// hasSteps says that a step acts on an object of a target.
+func hasSteps(in *plan.Input, first plan.Plan, target int) bool {
+	return slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return slices.Contains(in.Snapshot.TargetsOf(&s.Object), target) })
+}
+
+// markOutdated reads the definitions of the custom objects that the steps are about. A target is outdated if its objects were read by another one: the
+// version of an object says nothing of its definition.
+func markOutdated(ctx context.Context, definitions snapshot.Reader, in *plan.Input, first plan.Plan) {
+	if definitions == nil {
+		return
+	}
+	definitions = snapshot.ShareReads(definitions)
+	for t := range in.Snapshot {
+		seen := in.Snapshot[t]
+		if seen.Outdated || seen.State != observed.Complete || wire.IsKnown(seen.Resource.GroupVersion()) || seen.Resource.Empty() || !hasSteps(in, first, t) {
+			continue
+		}
+		if now, ok := served.ReadDefinitionState(ctx, definitions, seen.Resource.GroupResource()); !ok || now != seen.Definition {
+			seen.Outdated = true
+			in.Snapshot = in.Snapshot.WithTarget(t, seen)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestDecide(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&in)
 			}
-			_, in, inTime := Decide(t.Context(), w, in, tc.first, compute, Never)
+			_, in, inTime := Decide(t.Context(), Readers{Live: w}, in, tc.first, compute, Never)
 			if !inTime {
 				t.Errorf("%s: it is late", tc.reason)
 			}
@@ -175,7 +175,7 @@ func TestDecide(t *testing.T) {
 	endless := func(context.Context, plan.Input) plan.Plan {
 		return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: []observed.Read{a}}
 	}
-	if got, _, inTime := Decide(t.Context(), newWorld(t, "a"), input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || !inTime {
+	if got, _, inTime := Decide(t.Context(), Readers{Live: newWorld(t, "a")}, input(), plan.Plan{}, endless, Never); got.Verdict != v1alpha1.VerdictWait || got.Reason != v1alpha1.ReasonUnconfirmed || !inTime {
 		t.Errorf("what asks for ever comes to %s, %s; in time: %t", got.Verdict, got.Reason, inTime)
 	}
 }
@@ -208,7 +208,7 @@ func TestDecideEndsInTime(t *testing.T) {
 				return plan.Plan{Verdict: v1alpha1.VerdictAct, Confirm: tc.ask, Steps: []plan.Step{{Confirmed: true}}, Holds: fortimers.Holds{}}
 			}
 			first := plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{{}}, Holds: fortimers.Holds{}}
-			got, in, inTime := Decide(t.Context(), w, input(), first, compute, func() bool {
+			got, in, inTime := Decide(t.Context(), Readers{Live: w}, input(), first, compute, func() bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				return tc.atOnce || tc.rounds > 0 && computed >= tc.rounds || tc.reads > 0 && len(w.asked) >= tc.reads
@@ -369,7 +369,7 @@ func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
 			if tc.blocks {
 				first.Verdict = v1alpha1.VerdictBlocked
 			}
-			_, _, inTime := Decide(t.Context(), snapshot.ShareReads(asked), in, first, func(_ context.Context, in plan.Input) plan.Plan {
+			_, _, inTime := Decide(t.Context(), Readers{Live: snapshot.ShareReads(asked)}, in, first, func(_ context.Context, in plan.Input) plan.Plan {
 				for read := range in.Confirmed {
 					early = append(early, work.Targets[read.Target].Reference.Kind)
 				}
@@ -382,7 +382,7 @@ func TestWhatEachItemDependsOnIsReadFirst(t *testing.T) {
 			if len(tc.want) == 0 {
 				return
 			}
-			if d, _, inTime := Decide(t.Context(), asked, in, first, func(context.Context, plan.Input) plan.Plan { return first }, func() bool { return true }); inTime || len(d.Steps) > 0 {
+			if d, _, inTime := Decide(t.Context(), Readers{Live: asked}, in, first, func(context.Context, plan.Input) plan.Plan { return first }, func() bool { return true }); inTime || len(d.Steps) > 0 {
 				t.Errorf("when it is late, it has %d steps", len(d.Steps))
 			}
 		})
@@ -418,7 +418,7 @@ func TestObjectsOutsideTheSelectedNamespacesAreLeftOut(t *testing.T) {
 			asked := &selecting{state: tc.state, namespaces: []string{"shop"}}
 			in := plan.Input{Spec: work, Snapshot: observed.Snapshot{known, known, {State: observed.Complete, Namespaced: true, Objects: []observed.Object{object("old", "c")}}}}
 			var got [3]string
-			Decide(t.Context(), asked, in, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.steps}, func(_ context.Context, in plan.Input) plan.Plan {
+			Decide(t.Context(), Readers{Live: asked}, in, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: tc.steps}, func(_ context.Context, in plan.Input) plan.Plan {
 				for i := range in.Snapshot {
 					got[i] = fmt.Sprint(in.Snapshot[i].State == observed.Complete)
 					for _, o := range in.Snapshot[i].Objects {
@@ -451,6 +451,75 @@ func (s *selecting) Read(_ context.Context, q snapshot.Query) observed.Target {
 		if q.Kind == "Namespace" {
 			t.Objects = append(t.Objects, observed.Object{Ref: observed.Ref{Name: name}, Labels: map[string]string{"clean": "yes"}})
 		}
+	}
+	return t
+}
+
+// A definition may have changed before its watch shows that: objects of another definition are outdated, whatever their versions.
+func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
+	custom, builtIn := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	known := func(resource schema.GroupVersionResource, definition string) observed.Target {
+		o := observed.Object{Ref: observed.Ref{Resource: resource, Namespace: "shop", Name: "a", UID: "uid-a"}}
+		return observed.Target{State: observed.Complete, Resource: resource, Namespaced: true, Objects: []observed.Object{o}, Definition: definition}
+	}
+	const first = "uid, generation 1"
+	outdated, unsynced := known(custom, first), known(custom, first)
+	outdated.Outdated, unsynced.State = true, observed.Unsynced
+	for name, tc := range map[string]struct {
+		seen       observed.Target
+		generation int64 // 0: there is no definition
+		state      observed.TargetState
+		idle       bool // there are no steps
+		want       bool
+		reads      int
+	}{
+		"Same":       {seen: known(custom, first), generation: 1, state: observed.Complete, reads: 1},
+		"Changed":    {seen: known(custom, first), generation: 2, state: observed.Complete, want: true, reads: 1},
+		"Gone":       {seen: known(custom, first), state: observed.Complete, want: true, reads: 1},
+		"New":        {seen: known(custom, ""), generation: 1, state: observed.Complete, want: true, reads: 1},
+		"None":       {seen: known(custom, ""), state: observed.Complete, reads: 1},
+		"Unreadable": {seen: known(custom, ""), state: observed.Failed, want: true, reads: 1},
+		"BuiltIn":    {seen: known(builtIn, ""), generation: 2, state: observed.Complete},
+		"NoSteps":    {seen: known(custom, first), generation: 2, state: observed.Complete, idle: true},
+		"Outdated":   {seen: outdated, generation: 1, state: observed.Complete, want: true},
+		"Unsynced":   {seen: unsynced, generation: 2, state: observed.Complete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := &defining{state: tc.state, generation: tc.generation}
+			in := plan.Input{Spec: &v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 2)}, Snapshot: observed.Snapshot{tc.seen, tc.seen}}
+			acts := plan.Plan{Verdict: v1alpha1.VerdictAct}
+			if !tc.idle {
+				acts.Steps = []plan.Step{{Object: tc.seen.Objects[0]}}
+			}
+			for _, definitions := range []snapshot.Reader{asked, nil} {
+				Decide(t.Context(), Readers{Live: &selecting{}, Definitions: definitions}, in, acts, func(_ context.Context, in plan.Input) plan.Plan {
+					for i := range in.Snapshot {
+						if want := definitions != nil && tc.want || tc.seen.Outdated; in.Snapshot[i].Outdated != want {
+							t.Errorf("target %d is outdated: %t, want %t", i, !want, want)
+						}
+					}
+					return plan.Plan{}
+				}, Never)
+			}
+			if asked.reads != tc.reads {
+				t.Errorf("definitions were read %d times, want %d", asked.reads, tc.reads)
+			}
+		})
+	}
+}
+
+// defining answers with a definition of Widgets.
+type defining struct {
+	state      observed.TargetState
+	generation int64
+	reads      int
+}
+
+func (d *defining) Read(_ context.Context, q snapshot.Query) observed.Target {
+	d.reads++
+	t := observed.Target{State: d.state}
+	if q.Kind == "CustomResourceDefinition" && q.Name == "widgets.example.com" && d.generation > 0 {
+		t.Objects = []observed.Object{{Ref: observed.Ref{Name: q.Name, UID: "uid"}, Generation: d.generation}}
 	}
 	return t
 }

@@ -196,20 +196,7 @@ func TestADefaultOfADefinitionIsSeen(t *testing.T) {
 	l.says("rule", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
 	l.says("waits", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
 	defineWidgets(l, group, `keep: {type: string, default: "yes"}`)
-	shown := func() (string, error) {
-		u := &unstructured.Unstructured{}
-		u.SetAPIVersion(group + "/v1")
-		u.SetKind("Widget")
-		err := l.Get(l.ctx, client.ObjectKey{Namespace: l.ns, Name: "a"}, u)
-		keep, _, _ := unstructured.NestedString(u.Object, "spec", "keep")
-		return keep, err
-	}
-	l.eventually("the API server shows the default", func() string {
-		if keep, err := shown(); err != nil || keep != "yes" {
-			return fmt.Sprint(keep, err)
-		}
-		return ""
-	})
+	awaitDefault(l, group)
 	l.updateCleaner("rule", func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = `item.spec.?keep.orValue("no") == "no"` })
 	l.eventually("the rule is evaluated as it is now", func() string {
 		c := l.cleaner("rule")
@@ -222,7 +209,82 @@ func TestADefaultOfADefinitionIsSeen(t *testing.T) {
 		t.Errorf("what the API server has shown with a default was deleted without: %v", acted)
 	}
 	l.eventually("the condition has become true", func() string {
-		if _, err := shown(); !apierrors.IsNotFound(err) {
+		if _, err := readKeep(l, group); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("it is still there, ", err)
+		}
+		return ""
+	})
+}
+
+// readKeep reads the field of Widget a that has a default.
+func readKeep(l *lab, group string) (string, error) {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(group + "/v1")
+	u.SetKind("Widget")
+	err := l.Get(l.ctx, client.ObjectKey{Namespace: l.ns, Name: "a"}, u)
+	keep, _, _ := unstructured.NestedString(u.Object, "spec", "keep")
+	return keep, err
+}
+
+// awaitDefault waits until the API server shows Widget a with its default.
+func awaitDefault(l *lab, group string) {
+	l.Helper()
+	l.eventually("the API server shows the default", func() string {
+		if keep, err := readKeep(l, group); err != nil || keep != "yes" {
+			return fmt.Sprint(keep, err)
+		}
+		return ""
+	})
+}
+
+// While the watch of definitions lags, a rule about each item by itself does not act on what objects were before they had a default.
+func TestADefaultIsSeenWhileTheWatchOfDefinitionsLags(t *testing.T) {
+	l := newLab(t, alone(t))
+	group := l.ns + ".example.com"
+	mayClean(l, group)
+	defineWidgets(l, group, "keep: {type: string}")
+	l.apply(fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: a}\nspec: {phase: Done}", group))
+	var watch lag
+	through(t, l.env, untampered, func(r *http.Response) {
+		if strings.HasSuffix(r.Request.URL.Path, "/customresourcedefinitions") && r.Request.URL.Query().Has("watch") {
+			r.Body = lagging{r.Body, &watch}
+		}
+	}, lone()...)
+	l.apply(cleanerYAML("c", stays("", fmt.Sprintf(`
+  targets:
+  - name: all
+    reference: {apiGroup: %s, version: v1, kind: Widget, matchLabels: {}}
+  rules:
+  - name: done
+    forEach: all.items
+    when: item.spec.?keep.orValue("no") == "never"
+    actions: [{delete: {}}]`, group))))
+	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
+	decide := func(when string) {
+		t.Helper()
+		l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = when })
+	}
+
+	watch.Lock()
+	catchUp := sync.OnceFunc(watch.Unlock)
+	t.Cleanup(catchUp)
+	defineWidgets(l, group, `keep: {type: string, default: "yes"}`)
+	awaitDefault(l, group)
+	decide(`item.spec.?keep.orValue("no") == "no"`)
+	l.eventually("the rule is evaluated as it is now", func() string {
+		c := l.cleaner("c")
+		if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != c.Generation {
+			return fmt.Sprint(ready)
+		}
+		return ""
+	})
+	if acted := l.cleaner("c").Status.LastActions; len(acted) > 0 {
+		t.Errorf("what the API server has shown with a default was deleted without: %v", acted)
+	}
+	decide(`item.spec.?keep.orValue("no") == "yes"`)
+	catchUp()
+	l.eventually("it is gone", func() string {
+		if _, err := readKeep(l, group); !apierrors.IsNotFound(err) {
 			return fmt.Sprint("it is still there, ", err)
 		}
 		return ""

@@ -33,11 +33,13 @@ import (
 
 // Set is what is read and done for a Cleaner, as one identity.
 type Set struct {
-	Account  identity.Account
-	Watched  snapshot.Reader // what the watches know, as far as the account may read it
-	Live     snapshot.Reader // what the API server says, or watches that are proved to know all that it does
-	Actuator *actuate.Actuator
-	Helm     *helm.Uninstaller
+	Account identity.Account
+	Watched snapshot.Reader // what the watches know, as far as the account may read it
+	Live    snapshot.Reader // what the API server says, or watches that are proved to know all that it does
+	// Definitions reads CustomResourceDefinitions live, as the operator, whatever the account may read.
+	Definitions snapshot.Reader
+	Actuator    *actuate.Actuator
+	Helm        *helm.Uninstaller
 }
 
 // Config is what sets are made of.
@@ -60,8 +62,9 @@ type Config struct {
 type Factory struct {
 	config Config
 	// shelf is shared by all uninstallers, and prover by all readers.
-	shelf  *helm.Shelf
-	prover *freshness.Prover
+	shelf    *helm.Shelf
+	prover   *freshness.Prover
+	operator *live.Reader
 
 	mu   sync.Mutex
 	made map[identity.Account]weak.Pointer[Set]
@@ -84,7 +87,8 @@ func NewFactory(config Config) (*Factory, error) {
 		return nil, err
 	}
 	return &Factory{
-		config: config, shelf: helm.NewShelf(), prover: freshness.NewProver(config.Watches, operator, config.Metrics, config.Clock), made: map[identity.Account]weak.Pointer[Set]{},
+		config: config, shelf: helm.NewShelf(), prover: freshness.NewProver(config.Watches, operator, config.Metrics, config.Clock), operator: operator,
+		made: map[identity.Account]weak.Pointer[Set]{},
 	}, nil
 }
 
@@ -144,10 +148,10 @@ func (f *Factory) makeSet(account identity.Account) (*Set, error) {
 		return nil, fmt.Errorf("cannot make the uninstaller: %w", err)
 	}
 	return &Set{
-		Account:  account,
-		Watched:  withoutOwnSecrets{f.config.Access.NewReader(account, f.config.Watches), f.config.Protection.Own},
-		Live:     withoutOwnSecrets{freshness.Reader{Proven: f.config.Access.NewReader(account, f.prover), Live: reader}, f.config.Protection.Own},
-		Actuator: actuator, Helm: uninstaller,
+		Account:     account,
+		Watched:     withoutOwnSecrets{f.config.Access.NewReader(account, f.config.Watches), f.config.Protection.Own},
+		Live:        withoutOwnSecrets{freshness.Reader{Proven: f.config.Access.NewReader(account, f.prover), Live: reader}, f.config.Protection.Own},
+		Definitions: f.operator, Actuator: actuator, Helm: uninstaller,
 	}, nil
 }
 

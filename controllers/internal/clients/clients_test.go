@@ -51,6 +51,9 @@ func TestSetsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if set.Definitions != f.operator { // whatever the account may read
+		t.Errorf("definitions are read by %T", set.Definitions)
+	}
 	if set.Account != account || set.Watched == nil || set.Live == nil || set.Actuator == nil || set.Helm == nil {
 		t.Fatalf("something is missing: %+v", set)
 	}

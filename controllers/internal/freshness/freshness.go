@@ -387,15 +387,9 @@ func (p *Prover) checkDefinition(ctx context.Context, place watches.Place) (orde
 	if wire.IsKnown(place.GVR.GroupVersion()) {
 		return place.GVR.Resource != "events", true
 	}
-	q := served.NewDefinitionQuery(place.GVR.GroupResource().String())
-	now, seen := p.requests.Read(ctx, q), p.watches.Read(ctx, q) // what was seen after now is newer, which ReadAt looks at
-	switch {
-	case now.State != observed.Complete, seen.State != observed.Complete, len(now.Objects) != len(seen.Objects):
-		return false, false
-	case len(now.Objects) == 0:
-		return false, true
-	}
-	return true, served.DefinitionState(&now.Objects[0]) == served.DefinitionState(&seen.Objects[0])
+	now, isRead := served.ReadDefinitionState(ctx, p.requests, place.GVR.GroupResource())
+	seen, isSeen := served.ReadDefinitionState(ctx, p.watches, place.GVR.GroupResource()) // after now: it is newer, which ReadAt looks at
+	return now != "", isRead && isSeen && now == seen
 }
 
 // chooseWait returns how long a proof of a place with so many objects waits for its watch before it lists, and how long it waits at most.

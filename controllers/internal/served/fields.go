@@ -35,6 +35,15 @@ func DefinitionState(definition *observed.Object) string {
 	return fmt.Sprintf("%s, generation %d", definition.UID, definition.Generation)
 }
 
+// ReadDefinitionState reads the DefinitionState of a resource; "" if it has no definition. It is false if that cannot be read.
+func ReadDefinitionState(ctx context.Context, r snapshot.Reader, of schema.GroupResource) (state string, ok bool) {
+	read := r.Read(ctx, NewDefinitionQuery(of.String()))
+	if len(read.Objects) > 0 {
+		state = DefinitionState(&read.Objects[0])
+	}
+	return state, read.State == observed.Complete
+}
+
 // ReadDefinedFields reads which fields the definition of a custom kind makes selectable, or says why it cannot. A kind without a definition, which
 // another API server serves, has those of its metadata.
 func ReadDefinedFields(ctx context.Context, c dynamic.Interface, r Resource) (f snapshot.FieldLabels, problem string) {

@@ -49,7 +49,7 @@ func (a *answers) findCandidates(q *snapshot.Query, isNew func(*informer) bool) 
 		return t, nil, f
 	}
 	r := k.resource
-	t.Resource, t.Namespaced, t.Outdated = r.GVR, r.Namespaced, a.mayBeOutdated(r, l.informers)
+	t.Resource, t.Namespaced, t.Outdated, t.Definition = r.GVR, r.Namespaced, a.mayBeOutdated(r, l.informers), r.definition
 	if l.state == observed.Complete {
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		if len(l.informers) == 1 && chosenAmong == nil && cachedobjects.ChoosesByMetadata(q) {

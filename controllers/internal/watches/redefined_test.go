@@ -5,6 +5,7 @@ package watches
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,7 @@ func TestObjectsAreListedAgainWhenTheirDefinitionHasChanged(t *testing.T) {
 			r, q, version := newDefined(t, change...)
 			s := r.server
 			keep := func() string { return shownIn(r.Read(t.Context(), q)) }
+			before := r.Read(t.Context(), q).Definition
 
 			redefine(t, s, apiserver.Revisions, version, 2, keeping("yes"))
 			until(t, "it is outdated", func() bool { return r.Read(t.Context(), q).Outdated })
@@ -71,6 +73,9 @@ func TestObjectsAreListedAgainWhenTheirDefinitionHasChanged(t *testing.T) {
 			until(t, "it shows what the API server shows", func() bool { return keep() == "yes" })
 			until(t, "it is not outdated", func() bool { return !r.Read(t.Context(), q).Outdated })
 			r.reads(q, observed.Complete, "o")
+			if now := r.Read(t.Context(), q).Definition; before == now || !strings.HasSuffix(before, "generation 1") || !strings.HasSuffix(now, "generation 2") {
+				t.Errorf("it was read by the definition %q, and then by %q", before, now)
+			}
 		})
 	}
 }

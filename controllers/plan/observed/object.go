@@ -247,6 +247,8 @@ type Target struct {
 	Kinds []KindState
 	// Outdated says that the API server may show the objects otherwise at the same versions, because the definition of their kind has changed, or may have.
 	Outdated bool
+	// Definition is the state of the CustomResourceDefinition by which watched objects were read; "" if there is none.
+	Definition string
 	// Objects are ordered by namespace and name, and then by resource. At most one, when the reference has a name.
 	Objects []Object
 	// At stands for what the objects were when they were read, so that a later read can say what has changed since: only who read them knows
