@@ -30,7 +30,8 @@
 //	    but by reads that were sent after the decision that the Intent names, for the targets that its conditions name,
 //	    directly or through variables, for all that expressions see if it deletes a target, for what its rule decides by,
 //	    and for what the rule confirms without a name. What it confirms by name follows from the item, and is not
-//	    judged. Of a template the body counts that was written last, unless that was at about the time.
+//	    judged. The Namespaces that a target selects by their labels are read too, and the definition of a custom kind,
+//	    or all of the target instead. Of a template the body counts that was written last, unless that was at about the time.
 //	I4  The ttl. No commit and no deed before creationTimestamp + ttl, by the API server's clock.
 //	I5  Orders. No deed whose Intent was logged later than Latency after the Cleaner was suspended, put into DryRun,
 //	    deleted, or edited in what decides, unless that was taken back. A Recurring Cleaner was edited when its spec differs

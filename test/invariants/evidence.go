@@ -93,11 +93,12 @@ func (j *judge) confirmed(d *deed) {
 		if work == nil {
 			return
 		}
-		what = ""
+		what, lines = j.unreadBeside(d, work)
 		for _, t := range rests(work, d.intent.Rule) {
-			if what, lines = j.unread(d.life.namespace, t, d.intent.decidedAt(), d.when()); what != "" {
+			if what != "" {
 				break
 			}
+			what, lines = j.unread(d.life.namespace, t, d.intent.decidedAt(), d.when())
 		}
 		if what == "" {
 			return
@@ -106,6 +107,40 @@ func (j *judge) confirmed(d *deed) {
 	if what != "" {
 		j.violated("I3", fmt.Sprintf("%s by rule %q of %s, and %s", d.title(), d.intent.Rule, d.life, what), append(lines, d.lines()...)...)
 	}
+}
+
+// unreadBeside says what was not read that decides on the object of a request, although its version says nothing of it: the Namespaces whose labels its
+// target selects, and the definition of a custom kind, unless the target was read as a whole. One target of the kind will do.
+func (j *judge) unreadBeside(d *deed, work *v1alpha1.Work) (what string, lines []string) {
+	group, resource := d.ObjectRef.APIGroup, d.ObjectRef.Resource
+	definition := &v1alpha1.ClusterTarget{Name: "the definition of " + resource}
+	definition.Reference.APIGroup, definition.Reference.Kind, definition.Reference.Name = "apiextensions.k8s.io", "CustomResourceDefinition", resource+"."+group
+	for i := range work.Targets {
+		t := &work.Targets[i]
+		if t.Reference.APIGroup != group || !isKind(resource, t.Reference.Reference) {
+			continue
+		}
+		what = ""
+		if s := t.Reference.NamespaceSelector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
+			namespaces := &v1alpha1.ClusterTarget{Name: "the Namespaces of " + t.Name}
+			namespaces.Reference.Kind, namespaces.Reference.MatchLabels, namespaces.Reference.MatchExpressions = "Namespace", s.MatchLabels, s.MatchExpressions
+			what, lines = j.unread("", namespaces, d.intent.decidedAt(), d.when())
+		}
+		if what == "" && isCustom(group) {
+			if what, lines = j.unread("", definition, d.intent.decidedAt(), d.when()); what != "" {
+				what, lines = j.unread(d.life.namespace, t, d.intent.decidedAt(), d.when())
+			}
+		}
+		if what == "" {
+			return "", nil
+		}
+	}
+	return what, lines
+}
+
+// isCustom says that CustomResourceDefinitions may define kinds of a group.
+func isCustom(group string) bool {
+	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
 // rests are the targets that have to be confirmed as a whole before anything is done by a rule: those that conditions name,

@@ -6,6 +6,7 @@ package invariants
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,6 +191,34 @@ func joining(s *tale) {
 	s.o.Common().Rules[0].When = "!(item.spec.nodeName in variables.byName)"
 }
 
+// selecting has a ClusterCleaner select Namespaces by their labels.
+func selecting(s *tale) {
+	if c, ok := s.o.(*v1alpha1.ClusterCleaner); ok {
+		c.Spec.Targets = []v1alpha1.ClusterTarget{{Name: "pods", Reference: v1alpha1.ClusterReference{
+			Reference: v1alpha1.Reference{Version: "v1", Kind: "Pod"}, NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"clean": "yes"}},
+		}}}
+	}
+}
+
+// custom has the Cleaner act on objects of a custom kind.
+func custom(s *tale) {
+	if c, ok := s.o.(*v1alpha1.Cleaner); ok {
+		c.Spec.Targets = []v1alpha1.Target{{Name: "widgets", Reference: v1alpha1.Reference{APIGroup: "example.com", Version: "v1", Kind: "Widget"}}}
+		c.Spec.Rules[0].ForEach = "widgets.items"
+	}
+}
+
+// reads is a read of the operator, of one object or with a query.
+func (s *tale) reads(verb, group, resource, what string) {
+	name, _, _ := strings.Cut(what, "?")
+	s.event(us, verb, group, resource, name, 200, nil, nil)
+	last := &s.Audit[len(s.Audit)-1]
+	last.RequestURI = "/" + resource + what
+	if group != "example.com" {
+		last.ObjectRef.Namespace = ""
+	}
+}
+
 // templated has a template do what gated does.
 func templated(s *tale) {
 	gated(s)
@@ -205,7 +234,7 @@ func TestCheckJudgesRules(t *testing.T) {
 	a := pod("a")
 	node, config := target{"", "nodes", "", "n", "uid-n"}, target{"", "configmaps", "stock", "m", "uid-m"}
 	system, own := target{"", "pods", "kube-system", "s", "uid-s"}, target{"", "pods", "cleaner-system", "o", "uid-o"}
-	record := target{"", "secrets", "shop", recordPrefix + "x.v1", "uid-x"}
+	record, widget := target{"", "secrets", "shop", recordPrefix + "x.v1", "uid-x"}, target{"example.com", "widgets", "shop", "w", "uid-w"}
 	included := func(s *tale) {
 		if c, ok := s.o.(*v1alpha1.ClusterCleaner); ok {
 			c.Spec.IncludeProtected = true
@@ -350,7 +379,30 @@ func TestCheckJudgesRules(t *testing.T) {
 			s.o.Common().Conditions = nil
 			s.o.Common().Rules[0].Keep = new(intstr.FromInt32(3))
 		}, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
-		"NotConfirmed": {first: confirming, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"NamespacesNotRead": {clusterwide: true, first: selecting, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
+		"NamespacesRead": {clusterwide: true, first: selecting, then: func(s *tale) {
+			s.reads("list", "", "namespaces", "?labelSelector=clean%3Dyes")
+			s.does(verbDelete, a)
+		}},
+		"NamespacesProved":  {clusterwide: true, first: selecting, then: func(s *tale) { s.reads("list", "", "namespaces", "?limit=1"); s.does(verbDelete, a) }},
+		"DefinitionNotRead": {first: custom, then: func(s *tale) { s.does(verbDelete, widget) }, want: []string{"I3"}},
+		"DefinitionRead": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.does(verbDelete, widget)
+		}},
+		"AnotherDefinitionRead": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "gadgets.example.com")
+			s.does(verbDelete, widget)
+		}, want: []string{"I3"}},
+		"DefinitionReadBeforeTheDecision": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.now = s.now.Add(time.Second)
+			decided := s.now
+			s.does(verbDelete, widget)
+			s.Log[len(s.Log)-1].Evaluation = decided.Format(time.RFC3339Nano)
+		}, want: []string{"I3"}},
+		"AllReadInstead": {first: custom, then: func(s *tale) { s.reads("list", "example.com", "widgets", ""); s.does(verbDelete, widget) }},
+		"NotConfirmed":   {first: confirming, then: func(s *tale) { s.does(verbDelete, a) }, want: []string{"I3"}},
 		"ByATemplate": {first: func(s *tale) { templated(s) }, then: func(s *tale) {
 			s.wait()
 			s.does(verbDelete, a)
