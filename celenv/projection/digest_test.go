@@ -34,7 +34,7 @@ func withoutMore(p *Projection) *Projection {
 	if p.Whole {
 		return All()
 	}
-	out := &Projection{Scalar: p.Scalar, Shape: p.Shape, Elements: withoutMore(p.Elements), Entries: withoutMore(p.Entries)}
+	out := &Projection{Scalar: p.Scalar, Shape: p.Shape, References: p.References, Elements: withoutMore(p.Elements), Entries: withoutMore(p.Entries)}
 	for key, kept := range p.Fields {
 		if out.Fields == nil {
 			out.Fields = map[string]*Projection{}

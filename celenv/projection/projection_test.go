@@ -4,6 +4,8 @@
 package projection
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,9 +73,16 @@ func TestListPaths(t *testing.T) {
 // drawProjection draws any Projection.
 func drawProjection(t *rapid.T, depth int) *Projection {
 	if depth <= 0 || rapid.IntRange(0, 4).Draw(t, "none") == 0 {
-		return rapid.SampledFrom([]*Projection{nil, {}, {Scalar: true}, {Shape: true}, {Whole: true}}).Draw(t, "leaf")
+		return rapid.SampledFrom([]*Projection{nil, {}, {Scalar: true}, {Shape: true}, {Whole: true}, {References: []string{"ConfigMap"}}, {References: []string{"Secret"}}}).Draw(t, "leaf")
 	}
 	p := &Projection{Scalar: rapid.Bool().Draw(t, "scalar"), Shape: rapid.Bool().Draw(t, "shape")}
+	if rapid.IntRange(0, 2).Draw(t, "references") == 0 {
+		for _, kind := range []string{"ConfigMap", "Secret", "ServiceAccount"} {
+			if rapid.Bool().Draw(t, kind) {
+				p.References = append(p.References, kind)
+			}
+		}
+	}
 	if rapid.Bool().Draw(t, "elements") {
 		p.Elements = drawProjection(t, depth-1)
 	}
@@ -84,7 +93,7 @@ func drawProjection(t *rapid.T, depth int) *Projection {
 		if p.Fields == nil {
 			p.Fields = map[string]*Projection{}
 		}
-		p.Fields[rapid.SampledFrom([]string{"a", "b", "c", "type"}).Draw(t, "field")] = drawProjection(t, depth-1)
+		p.Fields[rapid.SampledFrom(keys).Draw(t, "field")] = drawProjection(t, depth-1)
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "types") {
 		if p.ByType == nil {
@@ -95,32 +104,80 @@ func drawProjection(t *rapid.T, depth int) *Projection {
 	return p
 }
 
+// drawNarrower draws a Projection that keeps a part of what another one keeps, of some elements where that one does of all.
+func drawNarrower(t *rapid.T, p *Projection) *Projection {
+	if p == nil || p.Whole || rapid.IntRange(0, 3).Draw(t, "as it is") == 0 {
+		return p
+	}
+	some := func() bool { return rapid.Bool().Draw(t, "kept") }
+	out := &Projection{
+		Scalar: p.Scalar && some(), Shape: p.Shape && some(), Elements: drawNarrower(t, p.Elements), Entries: drawNarrower(t, p.Entries),
+		Fields: drawNarrowerOf(t, p.Fields), ByType: drawNarrowerOf(t, p.ByType),
+	}
+	for _, kind := range p.References {
+		if some() {
+			out.References = append(out.References, kind)
+		}
+	}
+	if out.Elements != nil && some() {
+		out.ByType, out.Elements = mergeKeyed(out.ByType, map[string]*Projection{"x": out.Elements}), nil
+	}
+	return out
+}
+
+// drawNarrowerOf is drawNarrower for the Projections of keys.
+func drawNarrowerOf(t *rapid.T, of map[string]*Projection) map[string]*Projection {
+	out := map[string]*Projection{}
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		if rapid.Bool().Draw(t, key) {
+			out[key] = drawNarrower(t, of[key])
+		}
+	}
+	return out
+}
+
+// keys are those of maps: some that are kept by their names, and some where searches look for references.
+var keys = []string{"a", "b", "c", "type", "a", "b", "c", "type", "kind", "name", "namespace", "metadata", "annotations", "items", "containers", "env", "value", "command", "secretName", "secretNamespace", "configMap", "serviceAccountName"}
+
 func drawValue(t *rapid.T, depth int) any {
 	switch n := rapid.IntRange(0, 3).Draw(t, "kind"); {
 	case n == 0 && depth > 0:
 		m := map[string]any{}
 		for range rapid.IntRange(0, 3).Draw(t, "size") {
-			m[rapid.SampledFrom([]string{"a", "b", "c", "type"}).Draw(t, "key")] = drawValue(t, depth-1)
+			m[rapid.SampledFrom(keys).Draw(t, "key")] = drawValue(t, depth-1)
 		}
 		return m
 	case n == 1 && depth > 0:
 		list := []any{}
 		for range rapid.IntRange(0, 3).Draw(t, "length") {
-			list = append(list, drawValue(t, depth-1))
+			element := drawValue(t, depth-1)
+			if m, isMap := element.(map[string]any); isMap && rapid.Bool().Draw(t, "has a type") {
+				m["type"] = rapid.SampledFrom([]string{"x", "y", ""}).Draw(t, "type")
+			}
+			list = append(list, element)
 		}
 		return list
 	default:
-		return rapid.SampledFrom([]any{"x", "y", "", int64(1), 1.5, true, nil}).Draw(t, "scalar")
+		return rapid.SampledFrom([]any{"x", "y", "", "Secret", "ConfigMap", "system:serviceaccount:ns:x", int64(1), 1.5, true, nil}).Draw(t, "scalar")
 	}
 }
 
 // What is merged covers both. What is covered can be kept of what was kept: an object that was kept with more serves as well as the whole one.
 func TestMergedProjectionsCoverEach(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		a, b, value := drawProjection(t, 3), drawProjection(t, 3), drawValue(t, 4)
+		switch rapid.IntRange(0, 2).Draw(t, "like the first") {
+		case 0:
+			b = Merge(a, drawProjection(t, 1))
+		case 1:
+			b = drawNarrower(t, a)
+		}
 		both := Merge(a, b)
 		if !both.Covers(a) || !both.Covers(b) || !a.Covers(a) {
 			t.Fatalf("%v, %v", a.ListPaths(), b.ListPaths())
+		}
+		if both != nil && (!slices.IsSorted(both.References) || len(slices.Compact(slices.Clone(both.References))) < len(both.References)) {
+			t.Fatalf("of %v and %v it keeps the references to %v", a.ListPaths(), b.ListPaths(), both.References)
 		}
 		for _, p := range []*Projection{a, b} {
 			if diff := cmp.Diff(p.Apply(value), p.Apply(both.Apply(value))); diff != "" {
@@ -132,7 +189,10 @@ func TestMergedProjectionsCoverEach(t *testing.T) {
 				t.Fatalf("%v is said to cover %v (-of all +of what was kept):\n%s", a.ListPaths(), b.ListPaths(), diff)
 			}
 		}
-	})
+	}
+	for range 100 {
+		rapid.Check(t, check)
+	}
 }
 
 func TestCovers(t *testing.T) {
@@ -151,6 +211,7 @@ func TestCovers(t *testing.T) {
 		"Not what it has": {&Projection{Shape: true}, fields(map[string]*Projection{"a": {Scalar: true}}), false},
 		"Any entry":       {&Projection{Entries: All(), Shape: true}, KeepPath("a", "b"), true},
 		"No length":       {&Projection{Fields: map[string]*Projection{"a": {}}}, &Projection{Shape: true}, false},
+		"No types":        {&Projection{Elements: KeepPath("a")}, &Projection{ByType: map[string]*Projection{"x": KeepPath("a")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.p.Covers(tc.other); got != tc.want {
