@@ -113,6 +113,7 @@ type world struct {
 	pools   []string
 	numbers map[string]uint64 // of the contents of each object
 	shown   map[string]string // its content, but for its version
+	values  map[string]map[string]any
 	version int
 	last    uint64
 	// unserved says that there is no kind of pools, and unnumbered how the names of objects begin that have no number.
@@ -127,10 +128,11 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{pods: map[string]observed.Object{}, numbers: map[string]uint64{}, shown: map[string]string{}, faults: map[int]observed.TargetState{}, unselected: map[string]bool{}}
+	return &world{pods: map[string]observed.Object{}, numbers: map[string]uint64{}, shown: map[string]string{}, values: map[string]map[string]any{}, faults: map[int]observed.TargetState{}, unselected: map[string]bool{}}
 }
 
-// number gives objects the numbers that a store gives them: another one with each change of what expressions can read.
+// number gives objects the numbers that a store gives them: another one with each change of what expressions can read. An object that stays as it is
+// has the same maps.
 func (w *world) number(objects []observed.Object) []observed.Object {
 	for i := range objects {
 		o := &objects[i]
@@ -143,7 +145,10 @@ func (w *world) number(objects []observed.Object) []observed.Object {
 		if w.shown[id] != string(content) {
 			w.last++
 			w.shown[id], w.numbers[id] = string(content), w.last
+		} else if known := w.values[id]; known["metadata"].(map[string]any)["resourceVersion"] == version {
+			o.Value = known
 		}
+		w.values[id] = o.Value
 		if o.Content = w.numbers[id]; w.unnumbered != "" && strings.HasPrefix(o.Name, w.unnumbered) {
 			o.Content = 0
 		}
