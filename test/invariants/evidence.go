@@ -113,8 +113,6 @@ func (j *judge) confirmed(d *deed) {
 // target selects, and the definition of a custom kind, unless the target was read as a whole. One target of the kind will do.
 func (j *judge) unreadBeside(d *deed, work *v1alpha1.Work) (what string, lines []string) {
 	group, resource := d.ObjectRef.APIGroup, d.ObjectRef.Resource
-	definition := &v1alpha1.ClusterTarget{Name: "the definition of " + resource}
-	definition.Reference.APIGroup, definition.Reference.Kind, definition.Reference.Name = "apiextensions.k8s.io", "CustomResourceDefinition", resource+"."+group
 	for i := range work.Targets {
 		t := &work.Targets[i]
 		if t.Reference.APIGroup != group || !isKind(resource, t.Reference.Reference) {
@@ -127,7 +125,7 @@ func (j *judge) unreadBeside(d *deed, work *v1alpha1.Work) (what string, lines [
 			what, lines = j.unread("", namespaces, d.intent.decidedAt(), d.when())
 		}
 		if what == "" && isCustom(group) {
-			if what, lines = j.unread("", definition, d.intent.decidedAt(), d.when()); what != "" {
+			if !j.history.isDefinitionRead(d) {
 				what, lines = j.unread(d.life.namespace, t, d.intent.decidedAt(), d.when())
 			}
 		}
@@ -136,6 +134,13 @@ func (j *judge) unreadBeside(d *deed, work *v1alpha1.Work) (what string, lines [
 		}
 	}
 	return what, lines
+}
+
+// isDefinitionRead says that the definition of the kind of a request was read after the decision. There is none where another API server serves the kind.
+func (h *history) isDefinitionRead(d *deed) bool {
+	return slices.ContainsFunc(h.listReads(d.intent.decidedAt(), d.when(), func(e *cluster.Event) bool {
+		return e.Verb == "get" && e.ObjectRef.Resource == "customresourcedefinitions" && e.ObjectRef.Name == d.ObjectRef.Resource+"."+d.ObjectRef.APIGroup
+	}), func(e *cluster.Event) bool { return e.Code() == http.StatusOK || e.Code() == http.StatusNotFound })
 }
 
 // isCustom says that CustomResourceDefinitions may define kinds of a group.
@@ -229,17 +234,8 @@ func (l *Line) decidedAt() time.Time {
 // decision: an earlier one, such as a read for another Cleaner, proves nothing. The end of a read is noted after it was answered, and may be after what
 // follows from it: so its beginning counts. Cluster-scoped targets are read where the record may not look.
 func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, decided, to time.Time) (string, []string) {
-	const precision = time.Millisecond // of the two clocks' times
-	from := to.Add(-confirmationServes)
 	var last *cluster.Event
-	for i := range j.history.Audit {
-		e := &j.history.Audit[i]
-		if e.ObjectRef == nil || !e.By(j.history.Operator) || !reads(e, namespace, t) {
-			continue
-		}
-		if e.RequestReceivedTimestamp.Time.After(to) || e.StageTimestamp.Time.Before(from) || e.RequestReceivedTimestamp.Add(precision).Before(decided) {
-			continue
-		}
+	for _, e := range j.history.listReads(decided, to, func(e *cluster.Event) bool { return reads(e, namespace, t) }) {
 		if last == nil || e.StageTimestamp.After(last.StageTimestamp.Time) {
 			last = e
 		}
@@ -253,4 +249,20 @@ func (j *judge) unread(namespace string, t *v1alpha1.ClusterTarget, decided, to 
 		return fmt.Sprintf("the last read of target %q had failed", t.Name), []string{quote(*last)}
 	}
 	return "", nil
+}
+
+// listReads lists requests of the operator after a decision, and before a moment, for as long as a confirmation serves.
+func (h *history) listReads(decided, to time.Time, wanted func(*cluster.Event) bool) (out []*cluster.Event) {
+	const precision = time.Millisecond // of the two clocks' times
+	from := to.Add(-confirmationServes)
+	for i := range h.Audit {
+		e := &h.Audit[i]
+		if e.ObjectRef == nil || !e.By(h.Operator) || !wanted(e) {
+			continue
+		}
+		if !e.RequestReceivedTimestamp.Time.After(to) && !e.StageTimestamp.Time.Before(from) && !e.RequestReceivedTimestamp.Add(precision).Before(decided) {
+			out = append(out, e)
+		}
+	}
+	return out
 }

@@ -390,6 +390,22 @@ func TestCheckJudgesRules(t *testing.T) {
 			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
 			s.does(verbDelete, widget)
 		}},
+		"NoDefinition": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.Audit[len(s.Audit)-1].ResponseStatus.Code = 404
+			s.does(verbDelete, widget)
+		}},
+		"DefinitionReadAndLaterNot": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.Audit[len(s.Audit)-1].ResponseStatus.Code = 504
+			s.does(verbDelete, widget)
+		}},
+		"DefinitionNotReadable": {first: custom, then: func(s *tale) {
+			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.com")
+			s.Audit[len(s.Audit)-1].ResponseStatus.Code = 504
+			s.does(verbDelete, widget)
+		}, want: []string{"I3"}},
 		"AnotherDefinitionRead": {first: custom, then: func(s *tale) {
 			s.reads("get", "apiextensions.k8s.io", "customresourcedefinitions", "gadgets.example.com")
 			s.does(verbDelete, widget)
