@@ -174,3 +174,12 @@ func (s *valueSet) find(v string) (slot uint64, compared int) {
 		}
 	}
 }
+
+// CountComparisons is what it costs to compare an object with a query, and only the place of one: one for each term of the selectors.
+func (q *Query) CountComparisons() (object, place int) {
+	place = 1
+	if q.Namespaces.Labels != nil {
+		place += CompileSelector(q.Namespaces.Labels).CountTerms()
+	}
+	return place + CompileSelector(q.Labels).CountTerms() + len(q.Fields.Requirements()), place
+}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
@@ -144,6 +145,25 @@ func TestTermsAreCounted(t *testing.T) {
 	}
 	if got := CompileSelector(labels.Nothing()).CountTerms(); got != 0 {
 		t.Errorf("what selects nothing has %d terms", got)
+	}
+}
+
+// An object is compared with each term of its selectors, and its place with each term about its Namespace.
+func TestComparisonsAreCounted(t *testing.T) {
+	parse := func(text string) labels.Selector {
+		s, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	q := Query{Labels: parse("a=b,!c"), Fields: fields.OneTermEqualSelector("metadata.name", "x")}
+	if object, place := q.CountComparisons(); object != 4 || place != 1 {
+		t.Errorf("got %d, %d", object, place)
+	}
+	q.Namespaces.Labels = parse("a,b")
+	if object, place := q.CountComparisons(); object != 6 || place != 3 {
+		t.Errorf("with labels of Namespaces, got %d, %d", object, place)
 	}
 }
 

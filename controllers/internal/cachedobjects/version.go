@@ -15,3 +15,9 @@ func ChooseLater(known, version string) string {
 	}
 	return version
 }
+
+// IsAsNew says that a resource version is another one of its resource, or a later one. A version that has no order never is.
+func IsAsNew(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order >= 0
+}

@@ -14,3 +14,16 @@ func TestChooseLater(t *testing.T) {
 		}
 	}
 }
+
+func TestIsAsNew(t *testing.T) {
+	for _, tc := range []struct {
+		version, other string
+		want           bool
+	}{
+		{"5", "5", true}, {"6", "5", true}, {"5", "6", false}, {"10", "9", true}, {"", "5", false}, {"5", "", false}, {"x", "x", false},
+	} {
+		if got := IsAsNew(tc.version, tc.other); got != tc.want {
+			t.Errorf("%q is as new as %q: %t", tc.version, tc.other, got)
+		}
+	}
+}

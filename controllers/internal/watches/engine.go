@@ -322,7 +322,7 @@ func newWant(owner Owner, i *Interest, turns bool) *want {
 		byFields: snapshot.NeedsValue(i.Fields), transitionsOnly: turns,
 	}
 	w.full = !i.MetadataOnly || w.byFields
-	w.comparisons, w.placeComparisons = countComparisons(&w.query)
+	w.comparisons, w.placeComparisons = w.query.CountComparisons()
 	return w
 }
 

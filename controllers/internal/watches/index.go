@@ -5,7 +5,6 @@ package watches
 
 import (
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
-	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // index finds the wants of one resource that an object may concern, at a cost that does not depend on how many other
@@ -177,13 +176,4 @@ func appendBucketsIn(keys []bucketKey, namespace, name string, before, now *cach
 		}
 	}
 	return keys
-}
-
-// countComparisons is what it costs to compare an object with a query, and only the place of one: one for each term of the selectors.
-func countComparisons(q *snapshot.Query) (object, place int) {
-	place = 1
-	if q.Namespaces.Labels != nil {
-		place += snapshot.CompileSelector(q.Namespaces.Labels).CountTerms()
-	}
-	return place + snapshot.CompileSelector(q.Labels).CountTerms() + len(q.Fields.Requirements()), place
 }

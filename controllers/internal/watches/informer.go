@@ -94,8 +94,9 @@ type informer struct {
 	// confirmed is the version at which the API server had exactly what it has; "" once anything has changed since.
 	confirmed string
 	// settles is when a definition holds everywhere that has changed since the objects were read: the API server may show others at the same versions.
-	// Zero: none has.
+	// Zero: none has. defined is the version of a definition that became known while the first list was under way; "" if none did.
 	settles time.Time
+	defined string
 	// edits counts the changes of what it has. awaited is closed when it may have reached more; nil if no caller waits for that.
 	edits   int
 	awaited chan struct{}
@@ -662,6 +663,10 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	since = monotime.ChooseEarlier(i.known, l.missedSince)
 	i.known, i.heard, i.caughtUp = i.asked, now, now.Add(now.Sub(i.asked))
 	i.failure, i.failingSince = "", time.Time{}
+	if i.defined != "" {
+		f.catalog.noteDefined(i, i.defined)
+		i.defined = ""
+	}
 	renewed := i.endOutdated()
 	if i == i.scope.next {
 		i.arrived = l
@@ -679,9 +684,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if i.scope.resource.GVR.Group == served.DefinitionsGroup {
 		for _, r := range f.catalog.resources {
 			breadth{f.placement}.reviewScopes(r)
-			if d := i.objects[""].Get("", r.GVR.GroupResource().String()); d != nil {
-				f.catalog.noteDefinition(r, d)
-			}
+			f.catalog.noteDefinition(r, i.objects[""].Get("", r.GVR.GroupResource().String()))
 		}
 	}
 	f.answers.reportStates(i.scope.wants)

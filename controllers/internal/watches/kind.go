@@ -295,9 +295,7 @@ func (c *catalog) refreshKinds(definition string, before, now *cachedobjects.Obj
 	for key, r := range c.resources {
 		if key.GVR.GroupResource() == defined {
 			breadth{c.placement}.reviewScopes(r)
-			if now != nil {
-				c.noteDefinition(r, now)
-			}
+			c.noteDefinition(r, now)
 		}
 	}
 	for key, k := range c.kinds {
@@ -315,19 +313,41 @@ func (c *catalog) refreshKinds(definition string, before, now *cachedobjects.Obj
 // settlingShare is the part of retryEvery after which all API servers serve objects by a definition that has changed.
 const settlingShare = 3
 
-// noteDefinition records the definition of a resource. What was read by another one is outdated. Where none was known, that is what was read at an earlier
-// version than the definition has.
+// noteDefinition records the definition of a resource; nil: it has none. What was read by another one is outdated. Where none was known, that is what was
+// read at an earlier version than the definition has.
 func (c *catalog) noteDefinition(r *resource, now *cachedobjects.Object) {
-	state := served.DefinitionState(&now.Object)
+	before := r.definition
+	if r.definition = ""; now == nil {
+		return
+	}
+	r.definition = served.DefinitionState(&now.Object)
 	for _, s := range r.scopes {
 		for _, i := range s.listInformers() {
-			if r.definition != "" && r.definition != state || r.definition == "" && i.base != "" && !isAsNew(i.base, now.ResourceVersion) {
-				i.settles = c.settling.Settle(r.GVR.GroupResource(), c.clock.Now())
-				i.planRenewal()
+			switch {
+			case before == "":
+				c.noteDefined(i, now.ResourceVersion)
+			case before != r.definition:
+				c.settle(i)
 			}
 		}
 	}
-	r.definition = state
+}
+
+// noteDefined records the version of a definition that was not known before: what was listed at an earlier one is outdated. Of a list that is under way,
+// storeListing asks again.
+func (c *catalog) noteDefined(i *informer, version string) {
+	switch {
+	case i.base == "":
+		i.defined = version
+	case !cachedobjects.IsAsNew(i.base, version):
+		c.settle(i)
+	}
+}
+
+// settle has all listed again when the definition of the objects has settled.
+func (c *catalog) settle(i *informer) {
+	i.settles = c.settling.Settle(i.scope.resource.GVR.GroupResource(), c.clock.Now())
+	i.planRenewal()
 }
 
 // planRenewal has all listed again when the definition has settled.

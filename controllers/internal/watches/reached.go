@@ -6,8 +6,6 @@ package watches
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/vtex/cleaner/controllers/internal/cachedobjects"
 	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
@@ -146,11 +144,5 @@ func (i *informer) endWait() {
 
 // hasReached says that all changes up to a version are known.
 func (i *informer) hasReached(version string) bool {
-	return !i.isOutdated() && (i.confirmed == version || isAsNew(i.reached, version) || isAsNew(i.confirmed, version))
-}
-
-// isAsNew says that a version is another one, or a later one.
-func isAsNew(version, other string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, other)
-	return err == nil && order >= 0
+	return !i.isOutdated() && (i.confirmed == version || cachedobjects.IsAsNew(i.reached, version) || cachedobjects.IsAsNew(i.confirmed, version))
 }

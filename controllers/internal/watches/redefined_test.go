@@ -5,12 +5,17 @@ package watches
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -160,4 +165,61 @@ func TestWhatIsWatchedWhileADefinitionSettlesIsListedAgain(t *testing.T) {
 		got := r.Read(t.Context(), q)
 		return got.State == observed.Complete && !got.Outdated && shownIn(got) == "yes"
 	})
+}
+
+// The list of a kind is under way, as an earlier definition has it, when definitions become known for the first time.
+func TestAListIsOlderThanTheFirstKnownDefinition(t *testing.T) {
+	s := apiserver.New(t)
+	s.Install(apiserver.Revisions, "Revision", true)
+	defineAt(s, apiserver.Revisions, 1)
+	version := s.Put(apiserver.Revisions, "a", "o", nil, keeping("no"))
+	var asked atomic.Bool
+	listed, defined, answered := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s.SetFault(func(w http.ResponseWriter, verb string, gvr schema.GroupVersionResource, r *http.Request) bool {
+		streams := r.URL.Query().Get("sendInitialEvents") == "true"
+		switch {
+		case gvr == apiserver.CRDs && (verb == "list" || streams):
+			<-defined
+		case gvr == apiserver.Revisions && streams:
+			apiserver.Fail(w, http.StatusUnprocessableEntity, "Invalid", nil)
+			return true
+		case gvr == apiserver.Revisions && verb == "list" && asked.CompareAndSwap(false, true):
+			answer := httptest.NewRecorder()
+			s.ServeHTTP(answer, r)
+			close(listed)
+			<-answered
+			maps.Copy(w.Header(), answer.Header())
+			w.WriteHeader(answer.Code)
+			_, _ = w.Write(answer.Body.Bytes())
+			return true
+		}
+		return false
+	})
+	r, q := newRig(t, s), queries.New("Revision", queries.In(""))
+	r.SetInterests(owner("c"), interests(q))
+	<-listed
+	redefine(t, s, apiserver.Revisions, version, 2, keeping("yes"))
+	close(defined)
+	definition := served.NewDefinitionQuery(apiserver.Revisions.GroupResource().String())
+	until(t, "the definition is known", func() bool { return len(r.Read(t.Context(), definition).Objects) == 1 })
+	close(answered)
+	until(t, "the list is there", func() bool { return r.Read(t.Context(), q).State == observed.Complete })
+	if got := r.Read(t.Context(), q); shownIn(got) == "no" && !got.Outdated {
+		t.Errorf("what an earlier definition shows is said to be read by %q", got.Definition)
+	}
+	until(t, "it is listed again", func() bool {
+		got := r.Read(t.Context(), q)
+		return got.State == observed.Complete && !got.Outdated && shownIn(got) == "yes"
+	})
+}
+
+// A definition is deleted, and another API server serves the kind.
+func TestADefinitionThatIsGoneIsNotKnown(t *testing.T) {
+	r, q, _ := newDefined(t)
+	r.server.Remove(apiserver.CRDs, "", apiserver.Revisions.GroupResource().String())
+	until(t, "it is not known", func() bool { return r.Read(t.Context(), q).Definition == "" })
+	r.reads(q, observed.Complete, "o")
+	if got := r.Read(t.Context(), q); got.Outdated || !got.Custom {
+		t.Errorf("outdated: %t, custom: %t", got.Outdated, got.Custom)
+	}
 }
