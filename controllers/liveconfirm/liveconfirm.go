@@ -9,11 +9,11 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/internal/contain"
 	"github.com/vtex/cleaner/controllers/internal/served"
-	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
@@ -25,6 +25,8 @@ const (
 	maxRounds = 20
 	// inFlight is how many reads are on their way at a time.
 	inFlight = 32
+	// definitionTime is how long definitions may take to be read. It is short, because all is read live then.
+	definitionTime = 2 * time.Second
 
 	notInTime = "There was no time left to confirm it."
 )
@@ -95,7 +97,7 @@ func listCertainReads(in *plan.Input, first plan.Plan) []observed.Read {
 	}
 	chosen := map[string]bool{}
 	for i := range first.Steps {
-		chosen[first.Steps[i].Rule] = chosen[first.Steps[i].Rule] || in.Chosen == nil || slices.ContainsFunc(first.Steps[i].ListItems(), func(item plan.ItemKey) bool { return in.Chosen[item] })
+		chosen[first.Steps[i].Rule] = chosen[first.Steps[i].Rule] || isChosen(in, &first.Steps[i])
 	}
 	var out []observed.Read
 	for i := range in.Spec.Rules {
@@ -157,26 +159,42 @@ func leaveOutUnselected(ctx context.Context, r snapshot.Reader, in *plan.Input, 
 	}
 }
 
-// hasSteps says that a step acts on an object of a target.
+// hasSteps says that a step of this batch acts on an object of a target.
 func hasSteps(in *plan.Input, first plan.Plan, target int) bool {
-	return slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return slices.Contains(in.Snapshot.TargetsOf(&s.Object), target) })
+	return slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return isChosen(in, &s) && in.Snapshot[target].Has(&s.Object) })
 }
 
-// markOutdated reads the definitions of the custom objects that the steps are about. A target is outdated if its objects were read by another one: the
-// version of an object says nothing of its definition.
+// isChosen says that a step is about an item of this batch.
+func isChosen(in *plan.Input, s *plan.Step) bool {
+	return in.Chosen == nil || slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return in.Chosen[item] })
+}
+
+// markOutdated reads the definitions of the custom objects that the steps are about. A target is outdated if its objects were read by another one, or if
+// that cannot be read in time: the version of an object says nothing of its definition.
 func markOutdated(ctx context.Context, definitions snapshot.Reader, in *plan.Input, first plan.Plan) {
 	if definitions == nil {
 		return
 	}
-	definitions = snapshot.ShareReads(definitions)
+	var custom []int
 	for t := range in.Snapshot {
-		seen := in.Snapshot[t]
-		if seen.Outdated || seen.State != observed.Complete || wire.IsKnown(seen.Resource.GroupVersion()) || seen.Resource.Empty() || !hasSteps(in, first, t) {
-			continue
+		if seen := &in.Snapshot[t]; seen.Custom && !seen.Outdated && seen.State == observed.Complete && hasSteps(in, first, t) {
+			custom = append(custom, t)
 		}
-		if now, ok := served.ReadDefinitionState(ctx, definitions, seen.Resource.GroupResource()); !ok || now != seen.Definition {
-			seen.Outdated = true
-			in.Snapshot = in.Snapshot.WithTarget(t, seen)
+	}
+	ctx, cancel := context.WithTimeout(ctx, definitionTime)
+	defer cancel()
+	definitions = snapshot.ShareReads(definitions)
+	outdated := make([]bool, len(custom))
+	contain.RunParallel(inFlight, len(custom), func(n int) {
+		seen := &in.Snapshot[custom[n]]
+		now, ok := served.ReadDefinitionState(ctx, definitions, seen.Resource.GroupResource())
+		outdated[n] = !ok || now != seen.Definition
+	})
+	for n, t := range custom {
+		if outdated[n] {
+			other := in.Snapshot[t]
+			other.Outdated = true
+			in.Snapshot = in.Snapshot.WithTarget(t, other)
 		}
 	}
 }

@@ -460,7 +460,7 @@ func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
 	custom, builtIn := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	known := func(resource schema.GroupVersionResource, definition string) observed.Target {
 		o := observed.Object{Ref: observed.Ref{Resource: resource, Namespace: "shop", Name: "a", UID: "uid-a"}}
-		return observed.Target{State: observed.Complete, Resource: resource, Namespaced: true, Objects: []observed.Object{o}, Definition: definition}
+		return observed.Target{State: observed.Complete, Resource: resource, Namespaced: true, Objects: []observed.Object{o}, Custom: resource == custom, Definition: definition}
 	}
 	const first = "uid, generation 1"
 	outdated, unsynced := known(custom, first), known(custom, first)
@@ -470,6 +470,7 @@ func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
 		generation int64 // 0: there is no definition
 		state      observed.TargetState
 		idle       bool // there are no steps
+		later      bool // they are of another batch
 		want       bool
 		reads      int
 	}{
@@ -481,6 +482,7 @@ func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
 		"Unreadable": {seen: known(custom, ""), state: observed.Failed, want: true, reads: 1},
 		"BuiltIn":    {seen: known(builtIn, ""), generation: 2, state: observed.Complete},
 		"NoSteps":    {seen: known(custom, first), generation: 2, state: observed.Complete, idle: true},
+		"Later":      {seen: known(custom, first), generation: 2, state: observed.Complete, later: true},
 		"Outdated":   {seen: outdated, generation: 1, state: observed.Complete, want: true},
 		"Unsynced":   {seen: unsynced, generation: 2, state: observed.Complete},
 	} {
@@ -489,7 +491,10 @@ func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
 			in := plan.Input{Spec: &v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 2)}, Snapshot: observed.Snapshot{tc.seen, tc.seen}}
 			acts := plan.Plan{Verdict: v1alpha1.VerdictAct}
 			if !tc.idle {
-				acts.Steps = []plan.Step{{Object: tc.seen.Objects[0]}}
+				acts.Steps = []plan.Step{{Rule: "r", Keys: []string{"a"}, Object: tc.seen.Objects[0]}}
+			}
+			if tc.later {
+				in.Chosen = map[plan.ItemKey]bool{{Rule: "r", Key: "b"}: true}
 			}
 			for _, definitions := range []snapshot.Reader{asked, nil} {
 				Decide(t.Context(), Readers{Live: &selecting{}, Definitions: definitions}, in, acts, func(_ context.Context, in plan.Input) plan.Plan {
@@ -522,4 +527,73 @@ func (d *defining) Read(_ context.Context, q snapshot.Query) observed.Target {
 		t.Objects = []observed.Object{{Ref: observed.Ref{Name: q.Name, UID: "uid"}, Generation: d.generation}}
 	}
 	return t
+}
+
+// A definition that the API server does not return is taken for another one.
+func TestADefinitionThatDoesNotComeInTime(t *testing.T) {
+	o := observed.Object{Ref: observed.Ref{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Name: "a"}}
+	seen := observed.Target{State: observed.Complete, Custom: true, Resource: o.Resource, Objects: []observed.Object{o}}
+	in := plan.Input{Spec: &v1alpha1.Work{Targets: make([]v1alpha1.ClusterTarget, 1)}, Snapshot: observed.Snapshot{seen}}
+	outdated := false
+	Decide(t.Context(), Readers{Live: &selecting{}, Definitions: hanging{}}, in, plan.Plan{Verdict: v1alpha1.VerdictAct, Steps: []plan.Step{{Object: o}}}, func(_ context.Context, in plan.Input) plan.Plan {
+		outdated = in.Snapshot[0].Outdated
+		return plan.Plan{}
+	}, Never)
+	if !outdated {
+		t.Error("it is taken for the same")
+	}
+}
+
+// hanging answers when the caller waits no longer.
+type hanging struct{}
+
+func (hanging) Read(ctx context.Context, _ snapshot.Query) observed.Target {
+	<-ctx.Done()
+	return observed.Target{State: observed.Failed}
+}
+
+// Large variables are kept from one evaluation to the next. Those of objects that are shown otherwise at the same versions are not.
+func TestVariablesOfAnotherDefinitionAreComputedAgain(t *testing.T) {
+	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring}, Cluster: true}
+	work.Targets = []v1alpha1.ClusterTarget{{Name: "widgets"}}
+	work.Targets[0].Reference.APIGroup, work.Targets[0].Reference.Version, work.Targets[0].Reference.Kind = "example.com", "v1", "Widget"
+	work.Variables = []v1alpha1.Variable{{
+		Name: "kept", Expression: `widgets.items.map(w, {"name": w.metadata.name, "keep": w.spec.?keep.orValue("no"), "large": lists.range(1000).map(x, w.metadata.name).join()})`,
+	}}
+	work.Rules = []v1alpha1.Rule{{
+		Name: "r", ForEach: "widgets.items", When: `variables.kept.exists(k, k.name == item.metadata.name && k.keep == "no")`,
+		Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}},
+	}}
+	live, watched := snapshot.NewObjects(), observed.Target{State: observed.Complete, Resource: gvr, Namespaced: true, Custom: true, Definition: "uid, generation 1"}
+	live.AddKind(gvr.GroupVersion(), metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	for n := range 40 {
+		name := fmt.Sprintf("%0240d", n)
+		show := func(spec map[string]any) map[string]any {
+			return map[string]any{
+				"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec,
+				"metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": "1"},
+			}
+		}
+		if err := live.AddObject(&unstructured.Unstructured{Object: show(map[string]any{"keep": "yes"})}); err != nil {
+			t.Fatal(err)
+		}
+		watched.Objects = append(watched.Objects, observed.Object{
+			Ref:   observed.Ref{Resource: gvr, Kind: "Widget", Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
+			Value: show(map[string]any{}), Content: uint64(n + 1),
+		})
+	}
+	if err := live.SortObjects(); err != nil {
+		t.Fatal(err)
+	}
+	in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: observed.Snapshot{watched}, Values: plan.NewValues(plan.FewValueBytes)}
+	first := plan.ComputePlan(t.Context(), in)
+	in.Batch, in.Reads, in.Only = 100, plan.MaxReads, first.ListItems()
+	if len(first.Steps) != 40 {
+		t.Fatalf("at first there are %d steps, %v", len(first.Steps), first.Errors)
+	}
+	last, _, inTime := Decide(t.Context(), Readers{Live: live, Definitions: &defining{state: observed.Complete, generation: 2}}, in, first, plan.ComputePlan, Never)
+	if len(last.Steps) > 0 || !inTime {
+		t.Errorf("it acts on %d objects that the API server shows otherwise; in time: %t", len(last.Steps), inTime)
+	}
 }

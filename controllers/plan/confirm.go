@@ -75,7 +75,7 @@ type confirming struct{ *deciding }
 // the batch nothing is asked.
 func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	objects := r.actionReads(a)
-	if len(objects)+len(r.rule.Confirm)+len(r.eval.ListUnprovenTargets())+len(r.in.Snapshot.ReadOutdated()) == 0 {
+	if len(objects)+len(r.rule.Confirm)+len(r.eval.ListUnprovenTargets())+len(r.outdated) == 0 {
 		return true, nil
 	}
 	if !r.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
@@ -189,7 +189,7 @@ func (r confirming) actionReads(a *acting) []observed.Read {
 func (r confirming) entryReads(a *acting, entry int) ([]observed.Read, *expr.Error) {
 	switch {
 	case entry == len(r.rule.Confirm):
-		return append(r.wholeTargetReads(r.eval.ListUnprovenTargets()), r.in.Snapshot.ReadOutdated()...), nil
+		return append(r.wholeTargetReads(r.eval.ListUnprovenTargets()), r.outdated...), nil
 	case r.rule.Confirm[entry].Target == v1alpha1.ConfirmAll:
 		return r.wholeTargetReads(r.eval.ListJoinedTargets()), nil
 	default:

@@ -560,7 +560,9 @@ func TestAnOutdatedTargetIsConfirmed(t *testing.T) {
 			in := over(t, cluster(rule()))
 			pods := seen(p("a"), p("b"))
 			pods.Outdated = tc.outdated
-			in.Snapshot, in.Batch, in.Reads = observed.Snapshot{pods, nodesSeen(), poolsSeen()}, 10, MaxReads
+			others := nodesSeen()
+			others.Outdated = true // the rule does not read it
+			in.Snapshot, in.Batch, in.Reads = observed.Snapshot{pods, others, poolsSeen()}, 10, MaxReads
 			_, last, rounds := batch(t, in, observed.Snapshot{tc.cluster, nodesSeen(), poolsSeen()})
 			if !slices.Equal(rounds, tc.rounds) || len(last.Steps) != tc.steps {
 				t.Errorf("after %q it wants %v", rounds, shorts(last.Steps))

@@ -34,12 +34,12 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan, gone []types.UID) *d
 	}
 	p.Holds = nil
 	d.beginResults()
-	order := d.orderRules(gone)
-	for _, i := range order {
-		r := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}
-		if in.ReadsLost(in.Programs.ListRuleTargets(i)) {
+	for _, i := range d.orderRules(gone) {
+		r, reads := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}, in.Programs.ListRuleTargets(i)
+		if in.ReadsLost(reads) {
 			continue
 		}
+		r.outdated = in.Snapshot.ReadOutdated(func(t int) bool { return slices.Contains(reads, in.Spec.Targets[t].Name) })
 		if r.decideRule(); e.AbortReason() != nil {
 			break
 		}
@@ -82,7 +82,9 @@ type deciding struct {
 	index int
 	rule  *v1alpha1.Rule
 	eval  *celenv.RuleEvaluation
-	holds *fortimers.Holding // nil without `for`
+	// outdated are the reads of targets of the rule that are Outdated.
+	outdated []observed.Read
+	holds    *fortimers.Holding // nil without `for`
 	// grouped are the groups of all items, by their places in forEach; nil without `leave`.
 	grouped []grouped
 	// leftOut says what of forEach is no item of the rule, by the places; nil: all are items.

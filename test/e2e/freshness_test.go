@@ -237,52 +237,75 @@ func awaitDefault(l *lab, group string) {
 	})
 }
 
-// While the watch of definitions lags, a rule about each item by itself does not act on what objects were before they had a default.
+// While the watch of definitions lags, no Cleaner acts on what objects were before they had a default: neither by themselves, nor by a variable so large
+// that it is kept from the first decision to the next.
 func TestADefaultIsSeenWhileTheWatchOfDefinitionsLags(t *testing.T) {
 	l := newLab(t, alone(t))
 	group := l.ns + ".example.com"
 	mayClean(l, group)
 	defineWidgets(l, group, "keep: {type: string}")
-	l.apply(fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: a}\nspec: {phase: Done}", group))
+	for n := range 41 {
+		l.apply(fmt.Sprintf("apiVersion: %s/v1\nkind: Widget\nmetadata: {name: %s}\nspec: {phase: %q}", group, strings.Repeat("a", n+1), strings.Repeat("x", 250)))
+	}
 	var watch lag
 	through(t, l.env, untampered, func(r *http.Response) {
 		if strings.HasSuffix(r.Request.URL.Path, "/customresourcedefinitions") && r.Request.URL.Query().Has("watch") {
 			r.Body = lagging{r.Body, &watch}
 		}
 	}, lone()...)
-	l.apply(cleanerYAML("c", stays("", fmt.Sprintf(`
+	targets := fmt.Sprintf(`
   targets:
   - name: all
-    reference: {apiGroup: %s, version: v1, kind: Widget, matchLabels: {}}
-  rules:
-  - name: done
-    forEach: all.items
-    when: item.spec.?keep.orValue("no") == "never"
-    actions: [{delete: {}}]`, group))))
-	l.says("c", v1alpha1.ConditionReady, v1alpha1.ReasonNothingToDo)
-	decide := func(when string) {
-		t.Helper()
-		l.updateCleaner("c", func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = when })
+    reference: {apiGroup: %s, version: v1, kind: Widget, matchLabels: {}}`, group)
+	variables := `
+  variables:
+  - name: kept
+    expression: 'all.items.map(w, {"name": w.metadata.name, "keep": w.spec.?keep.orValue("no"), "large": lists.range(1000).map(x, w.spec.phase).join()})'`
+	whens := map[string]string{
+		"item":     `item.spec.?keep.orValue("no") == %q`,
+		"variable": `variables.kept.exists(k, k.name == item.metadata.name && k.keep == %q)`,
 	}
+	for name := range whens {
+		l.apply(cleanerYAML(name, stays("", targets+variables+`
+  rules: [{name: done, forEach: all.items, when: "false", actions: [{delete: {}}]}]`)))
+	}
+	decide := func(keep string) {
+		t.Helper()
+		for name, when := range whens {
+			l.updateCleaner(name, func(c *v1alpha1.Cleaner) { c.Spec.Rules[0].When = fmt.Sprintf(when, keep) })
+		}
+		l.eventually("the rules are evaluated as they are now", func() string {
+			for name := range whens {
+				c := l.cleaner(name)
+				if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != c.Generation {
+					return fmt.Sprint(name, ready)
+				}
+			}
+			return ""
+		})
+	}
+	decide("never")
 
 	watch.Lock()
 	catchUp := sync.OnceFunc(watch.Unlock)
 	t.Cleanup(catchUp)
 	defineWidgets(l, group, `keep: {type: string, default: "yes"}`)
 	awaitDefault(l, group)
-	decide(`item.spec.?keep.orValue("no") == "no"`)
-	l.eventually("the rule is evaluated as it is now", func() string {
-		c := l.cleaner("c")
-		if ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != c.Generation {
-			return fmt.Sprint(ready)
+	l.apply(cleanerYAML("once", `
+  ttl: 0s`+strings.Replace(targets, "name: all", "name: all\n    delete: true", 1)+variables+`
+  conditions: ['variables.kept.all(k, k.keep == "no")']`))
+	decide("no")
+	l.says("once", v1alpha1.ConditionReady, v1alpha1.ReasonConditionsNotMet)
+	for name := range whens {
+		if acted := l.cleaner(name).Status.LastActions; len(acted) > 0 {
+			t.Errorf("%s: what the API server has shown with a default was deleted without: %v", name, acted)
 		}
-		return ""
-	})
-	if acted := l.cleaner("c").Status.LastActions; len(acted) > 0 {
-		t.Errorf("what the API server has shown with a default was deleted without: %v", acted)
 	}
-	decide(`item.spec.?keep.orValue("no") == "yes"`)
+	if _, err := readKeep(l, group); err != nil {
+		t.Error(err)
+	}
 	catchUp()
+	decide("yes")
 	l.eventually("it is gone", func() string {
 		if _, err := readKeep(l, group); !apierrors.IsNotFound(err) {
 			return fmt.Sprint("it is still there, ", err)

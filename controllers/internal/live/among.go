@@ -63,7 +63,7 @@ func (l *Reader) readInNamedNamespaces(ctx context.Context, res served.Resource,
 			return t
 		}
 	}
-	all := observed.Target{State: observed.Complete, Resource: res.GVR, Namespaced: true}
+	all := observed.Target{State: observed.Complete, Resource: res.GVR, Namespaced: true, Custom: res.IsCustom()}
 	var version string
 	for _, q.Namespace = range names {
 		var t observed.Target

@@ -81,7 +81,7 @@ func (l *Reader) Read(ctx context.Context, q snapshot.Query) observed.Target {
 // readInNamespace reads the objects of the query's namespace, or of all namespaces: the latest, or those of the version at. It returns
 // the version of a list.
 func (l *Reader) readInNamespace(ctx context.Context, res served.Resource, q snapshot.Query, at string) (t observed.Target, version string) {
-	t = observed.Target{Resource: res.GVR, Namespaced: res.Namespaced}
+	t = observed.Target{Resource: res.GVR, Namespaced: res.Namespaced, Custom: res.IsCustom()}
 	verb := "list"
 	var err error
 	if q.Name != "" && q.Labels.Empty() && q.Fields.Empty() {

@@ -15,12 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/vtex/cleaner/controllers/internal/wire"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 )
 
 // DefinitionsGroup is the group of CustomResourceDefinitions.
 const DefinitionsGroup = "apiextensions.k8s.io"
+
+// IsCustom says that a CustomResourceDefinition, or another API server, may define a kind: what its objects are at a version depends on that.
+func (r Resource) IsCustom() bool {
+	return !wire.IsKnown(r.GVR.GroupVersion()) && r.GVR.Group != DefinitionsGroup && r.GVR.Group != "apiregistration.k8s.io"
+}
 
 // NewDefinitionQuery asks for the metadata of a CustomResourceDefinition, or of all without a name.
 func NewDefinitionQuery(name string) snapshot.Query {

@@ -49,7 +49,8 @@ func (a *answers) findCandidates(q *snapshot.Query, isNew func(*informer) bool) 
 		return t, nil, f
 	}
 	r := k.resource
-	t.Resource, t.Namespaced, t.Outdated, t.Definition = r.GVR, r.Namespaced, a.mayBeOutdated(r, l.informers), r.definition
+	t.Resource, t.Namespaced, t.Custom = r.GVR, r.Namespaced, r.IsCustom()
+	t.Outdated, t.Definition = a.mayBeOutdated(r, l.informers), r.definition
 	if l.state == observed.Complete {
 		namespaces, chosenAmong := a.findSelectedNamespaces(r, q)
 		if len(l.informers) == 1 && chosenAmong == nil && cachedobjects.ChoosesByMetadata(q) {
@@ -71,7 +72,7 @@ func (a *answers) findCandidates(q *snapshot.Query, isNew func(*informer) bool) 
 
 // mayBeOutdated says that what informers have was read by an earlier definition of their resource, or that no definition is known.
 func (a *answers) mayBeOutdated(r *resource, informers []*informer) bool {
-	if wire.IsKnown(r.GVR.GroupVersion()) || r.GVR.Group == served.DefinitionsGroup {
+	if !r.IsCustom() {
 		return false
 	}
 	_, state := a.findDefinition(r.Resource)

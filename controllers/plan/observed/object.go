@@ -247,7 +247,9 @@ type Target struct {
 	Kinds []KindState
 	// Outdated says that the API server may show the objects otherwise at the same versions, because the definition of their kind has changed, or may have.
 	Outdated bool
-	// Definition is the state of the CustomResourceDefinition by which watched objects were read; "" if there is none.
+	// Custom says that the kind is none of Kubernetes itself: what objects are at a version depends on its CustomResourceDefinition, if it has one.
+	// Definition is the state of that by which watched objects were read; "" if there is none.
+	Custom     bool
 	Definition string
 	// Objects are ordered by namespace and name, and then by resource. At most one, when the reference has a name.
 	Objects []Object

@@ -25,6 +25,27 @@ func TestHasSameObjects(t *testing.T) {
 		change(&out.Objects[1])
 		return out
 	}
+	custom := func(contents ...uint64) Target {
+		out := named("a", "b")
+		out.Custom = true
+		for i := range contents {
+			out.Objects[i].Content = contents[i]
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		one, other Target
+		want       bool
+	}{
+		"SameContents":     {custom(1, 2), custom(1, 2), true},
+		"OtherContents":    {custom(1, 2), custom(1, 3), false},
+		"NoNumbers":        {custom(), custom(), false},
+		"ReadOnlyOnceLive": {custom(1, 2), custom(), false},
+	} {
+		if got := tc.one.HasSameObjects(&tc.other); got != tc.want || tc.other.HasSameObjects(&tc.one) != tc.want {
+			t.Errorf("custom objects, %s: got %t", name, got)
+		}
+	}
 	missing := named("a", "b")
 	missing.State = NoSuchKind
 	for name, tc := range map[string]struct {

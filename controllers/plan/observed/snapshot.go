@@ -37,7 +37,7 @@ func (s Snapshot) LiveReads() map[Read]bool {
 }
 
 // HasSameObjects says that another target has the same objects, each at the same version. Objects without a version are never the same, and
-// neither are those whose Value may be of an earlier one.
+// neither are those whose Value may be of an earlier one. Custom objects are the same if their contents have the same numbers.
 func (t *Target) HasSameObjects(other *Target) bool {
 	if t.State != other.State || len(t.Objects) != len(other.Objects) {
 		return false
@@ -48,6 +48,9 @@ func (t *Target) HasSameObjects(other *Target) bool {
 	for i := range t.Objects {
 		a, b := &t.Objects[i], &other.Objects[i]
 		if !a.IsVersion(b.Ref) || a.UID == "" || a.ResourceVersion == "" || a.Assembled || b.Assembled {
+			return false
+		}
+		if (t.Custom || other.Custom) && (a.Content == 0 || a.Content != b.Content) {
 			return false
 		}
 	}
@@ -139,10 +142,10 @@ func SearchObject(objects []Object, namespace, name string) (int, bool) {
 	})
 }
 
-// ReadOutdated are the reads, as a whole, of the targets that are Outdated.
-func (s Snapshot) ReadOutdated() (reads []Read) {
+// ReadOutdated are the reads, as a whole, of the targets that are Outdated, of those that are wanted.
+func (s Snapshot) ReadOutdated(wanted func(target int) bool) (reads []Read) {
 	for t := range s {
-		if s[t].Outdated {
+		if s[t].Outdated && wanted(t) {
 			reads = append(reads, Read{Target: t, All: true})
 		}
 	}
@@ -153,9 +156,14 @@ func (s Snapshot) ReadOutdated() (reads []Read) {
 func (s Snapshot) TargetsOf(o *Object) []int {
 	var out []int
 	for t := range s {
-		if slices.ContainsFunc(ListNamed(s[t].Objects, o.Namespace, o.Name), func(other Object) bool { return other.Identify() == o.Identify() }) {
+		if s[t].Has(o) {
 			out = append(out, t)
 		}
 	}
 	return out
+}
+
+// Has says that an object stands in a target, as whichever resource.
+func (t *Target) Has(o *Object) bool {
+	return slices.ContainsFunc(ListNamed(t.Objects, o.Namespace, o.Name), func(other Object) bool { return other.Identify() == o.Identify() })
 }
