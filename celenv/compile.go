@@ -75,7 +75,7 @@ func (c *Compiler) Compile(ctx context.Context, spec *v1alpha1.Work) (*Programs,
 	}
 	p.warnings = append(p.warnings, b.collectUnforeseen()...)
 	for i, r := range p.rules {
-		r.unprovenTargets = findUnprovenTargets(spec.Rules, i, p.rules)
+		r.unprovenTargets = findUnprovenTargets(spec, i, p.rules)
 	}
 	if errs := p.checkReadings(b.root, spec); len(errs) > 0 {
 		return nil, errs

@@ -64,8 +64,8 @@ func (p *ruleProgram) listDecisive() []*expression {
 // findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name: they are proved as a whole. Which
 // objects rules claim that are decided earlier decides too, and with `leave` how many other rules delete. The target of the rule's items needs no proof where the decision on one does not depend on others: a
 // request carries the version of its item.
-func findUnprovenTargets(rules []v1alpha1.Rule, index int, programs []*ruleProgram) (unproven []string) {
-	rule, p := &rules[index], programs[index]
+func findUnprovenTargets(spec *v1alpha1.Work, index int, programs []*ruleProgram) (unproven []string) {
+	rule, p := &spec.Rules[index], programs[index]
 	named := make(map[string]bool, len(rule.Confirm))
 	for _, c := range rule.Confirm { // one object of a target says nothing of how many there are
 		named[c.Target] = named[c.Target] || c.Name == "" || !slices.Contains(p.forEach.targets, c.Target)
@@ -74,14 +74,25 @@ func findUnprovenTargets(rules []v1alpha1.Rule, index int, programs []*ruleProgr
 		return named[target] || named[v1alpha1.ConfirmAll] && slices.Contains(p.joinedTargets, target)
 	})
 	for i, r := range programs {
-		switch after := rule.IsDecidedAfter(&rules[i], i < index); {
+		switch after := rule.IsDecidedAfter(&spec.Rules[i], i < index); {
 		case after && rule.Leave != nil:
 			unproven = slices.Concat(unproven, r.own, r.decisive)
-		case after && (r.own == nil || p.own == nil || slices.ContainsFunc(r.own, func(target string) bool { return slices.Contains(p.own, target) })):
+		case after && (r.own == nil || p.own == nil || mayShareObjects(spec, r.own, p.own)):
 			unproven = append(unproven, r.decisive...)
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(unproven)))
+}
+
+// mayShareObjects says that one of some targets, and one of others, may be of one kind: a kind has several names, and its group has one.
+func mayShareObjects(spec *v1alpha1.Work, some, others []string) bool {
+	return slices.ContainsFunc(some, func(one string) bool {
+		a := &spec.Targets[spec.FindTarget(one)].Reference
+		return slices.ContainsFunc(others, func(other string) bool {
+			b := &spec.Targets[spec.FindTarget(other)].Reference
+			return a.Kind == v1alpha1.AnyKind || b.Kind == v1alpha1.AnyKind || a.APIGroup == b.APIGroup
+		})
+	})
 }
 
 // findDecisiveTargets finds the targets on which the decision on an item depends besides the item.

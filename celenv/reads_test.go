@@ -106,7 +106,35 @@ func TestWhatARuleRestsOnIsProved(t *testing.T) {
 	}
 }
 
-// With leave, what other rules delete decides too, wherever they stand; without it, what earlier rules over the same target claim.
+// Two targets may have the same objects: what an earlier rule over one of them claims is not for a later rule over the other.
+func TestRulesOverTargetsOfOneGroup(t *testing.T) {
+	of := func(name, group, kind string) v1alpha1.ClusterTarget {
+		return v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: group, Version: "v1", Kind: kind}}}
+	}
+	rule := func(name, forEach, when string) v1alpha1.Rule {
+		return v1alpha1.Rule{Name: name, ForEach: forEach, When: when, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+	}
+	every := of("every", "", v1alpha1.AnyKind)
+	every.Reference.Version, every.Reference.MatchLabels = "", map[string]string{"a": "b"}
+	for name, tc := range map[string]struct {
+		later v1alpha1.ClusterTarget
+		want  []string
+	}{
+		"SameKind":     {of("others", "", "Pod"), []string{"maps"}},
+		"ByOtherName":  {of("others", "", "pods"), []string{"maps"}},
+		"AnyKind":      {every, []string{"maps"}},
+		"AnotherGroup": {of("others", "apps", "Deployment"), nil},
+	} {
+		work := &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{of("pods", "", "Pod"), of("maps", "", "ConfigMap"), tc.later}}
+		work.Lifecycle = v1alpha1.LifecycleRecurring
+		work.Rules = []v1alpha1.Rule{rule("first", "pods.items", "maps.items.size() > 3"), rule("second", tc.later.Name+".items", "true")}
+		if got := compileWork(t, budget.Limits{}, work).ListUnprovenTargets(1); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: it rests on %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// With leave, what other rules delete decides too, wherever they stand; without it, what earlier rules claim whose objects may be the same.
 func TestTargetsOfOtherRules(t *testing.T) {
 	one := intstr.FromInt32(1)
 	named := func(name, forEach, when string, leave *intstr.IntOrString) v1alpha1.Rule {
