@@ -49,7 +49,7 @@ func TestSpiderpoolIPOfManyRecords(t *testing.T) {
 			}
 			first := plan.ComputePlan(t.Context(), in)
 			in.Batch, in.Reads, in.Only = 1000, plan.MaxReads, first.ListItems()
-			p, _, _ := liveconfirm.Decide(t.Context(), world, in, first, plan.ComputePlan, liveconfirm.Never)
+			p, _, _ := liveconfirm.Decide(t.Context(), liveconfirm.Readers{Live: world}, in, first, plan.ComputePlan, liveconfirm.Never)
 			if !tc.fits {
 				if p.Reason != v1alpha1.ReasonEvaluationFailed || !strings.Contains(p.Message, "the evaluation ") {
 					t.Errorf("%d records are too many, and it says %s: %s", tc.records, p.Reason, p.Message)

@@ -97,7 +97,7 @@ func listCertainReads(in *plan.Input, first plan.Plan) []observed.Read {
 	}
 	chosen := map[string]bool{}
 	for i := range first.Steps {
-		chosen[first.Steps[i].Rule] = chosen[first.Steps[i].Rule] || isChosen(in, &first.Steps[i])
+		chosen[first.Steps[i].Rule] = chosen[first.Steps[i].Rule] || in.Chosen == nil || slices.ContainsFunc(first.Steps[i].ListItems(), func(item plan.ItemKey) bool { return in.Chosen[item] })
 	}
 	var out []observed.Read
 	for i := range in.Spec.Rules {
@@ -159,14 +159,9 @@ func leaveOutUnselected(ctx context.Context, r snapshot.Reader, in *plan.Input, 
 	}
 }
 
-// hasSteps says that a step of this batch acts on an object of a target.
+// hasSteps says that a step acts on an object of a target: also one that is not chosen, because it needs no reads of its own to be confirmed.
 func hasSteps(in *plan.Input, first plan.Plan, target int) bool {
-	return slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return isChosen(in, &s) && in.Snapshot[target].Has(&s.Object) })
-}
-
-// isChosen says that a step is about an item of this batch.
-func isChosen(in *plan.Input, s *plan.Step) bool {
-	return in.Chosen == nil || slices.ContainsFunc(s.ListItems(), func(item plan.ItemKey) bool { return in.Chosen[item] })
+	return slices.ContainsFunc(first.Steps, func(s plan.Step) bool { return in.Snapshot[target].Has(&s.Object) })
 }
 
 // markOutdated reads the definitions of the custom objects that the steps are about. A target is outdated if its objects were read by another one, or if

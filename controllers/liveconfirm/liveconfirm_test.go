@@ -22,6 +22,7 @@ import (
 	"github.com/vtex/cleaner/api/v1alpha1"
 	"github.com/vtex/cleaner/controllers/plan"
 	"github.com/vtex/cleaner/controllers/plan/fortimers"
+	"github.com/vtex/cleaner/controllers/plan/life"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/celtest"
@@ -482,7 +483,7 @@ func TestWhatWasReadByAnotherDefinitionIsOutdated(t *testing.T) {
 		"Unreadable": {seen: known(custom, ""), state: observed.Failed, want: true, reads: 1},
 		"BuiltIn":    {seen: known(builtIn, ""), generation: 2, state: observed.Complete},
 		"NoSteps":    {seen: known(custom, first), generation: 2, state: observed.Complete, idle: true},
-		"Later":      {seen: known(custom, first), generation: 2, state: observed.Complete, later: true},
+		"Later":      {seen: known(custom, first), generation: 2, state: observed.Complete, later: true, want: true, reads: 1},
 		"Outdated":   {seen: outdated, generation: 1, state: observed.Complete, want: true},
 		"Unsynced":   {seen: unsynced, generation: 2, state: observed.Complete},
 	} {
@@ -552,40 +553,121 @@ func (hanging) Read(ctx context.Context, _ snapshot.Query) observed.Target {
 	return observed.Target{State: observed.Failed}
 }
 
+// shown is an object of a kind of the namespace shop, as it is shown with a spec.
+func shown(gvr schema.GroupVersionResource, kind, name string, spec map[string]any) observed.Object {
+	uid := "uid-" + kind + "-" + name
+	return observed.Object{
+		Ref: observed.Ref{Resource: gvr, Kind: kind, Namespace: "shop", Name: name, UID: types.UID(uid), ResourceVersion: "1"}, Content: 1,
+		Value: map[string]any{
+			"apiVersion": gvr.GroupVersion().String(), "kind": kind, "spec": spec, "metadata": map[string]any{"namespace": "shop", "name": name, "uid": uid, "resourceVersion": "1"},
+		},
+	}
+}
+
+// liveObjects answers with objects as the API server shows them.
+func liveObjects(t *testing.T, objects ...observed.Object) *snapshot.Objects {
+	t.Helper()
+	out := snapshot.NewObjects()
+	for i := range objects {
+		o := &objects[i]
+		out.AddKind(o.Resource.GroupVersion(), metav1.APIResource{Name: o.Resource.Resource, Kind: o.Kind, Namespaced: true})
+		if err := out.AddObject(&unstructured.Unstructured{Object: o.Value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := out.SortObjects(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func deleting(name, forEach, when string) v1alpha1.Rule {
+	return v1alpha1.Rule{Name: name, ForEach: forEach, When: when, Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}}}
+}
+
+func targetOf(name string, gvr schema.GroupVersionResource, kind string) v1alpha1.ClusterTarget {
+	return v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: gvr.Group, Version: gvr.Version, Kind: kind}}}
+}
+
+func recurring(targets []v1alpha1.ClusterTarget, rules ...v1alpha1.Rule) *v1alpha1.Work {
+	return &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring, Rules: rules}, Cluster: true, Targets: targets}
+}
+
+// A step that asks for no reads is carried out with the batch, whether its item was chosen for it or not: its definition and its Namespace count all the same.
+func TestStepsBesideTheBatchAreChecked(t *testing.T) {
+	pods, widgets := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	maps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	work := recurring([]v1alpha1.ClusterTarget{targetOf("pods", pods, "Pod"), targetOf("widgets", widgets, "Widget"), targetOf("maps", maps, "ConfigMap")},
+		deleting("pods", "pods.items", "true"), deleting("widgets", "widgets.items", `item.spec.?keep.orValue("no") == "no"`), deleting("maps", "maps.items", "true"))
+	work.Targets[2].Reference.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"clean": "yes"}}
+	seen := func(gvr schema.GroupVersionResource, custom bool, objects ...observed.Object) observed.Target {
+		t := observed.Target{State: observed.Complete, Resource: gvr, Namespaced: true, Custom: custom, Objects: objects}
+		if custom {
+			t.Definition = "uid, generation 1"
+		}
+		return t
+	}
+	in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: observed.Snapshot{
+		seen(pods, false, shown(pods, "Pod", "a", nil), shown(pods, "Pod", "b", nil)), seen(widgets, true, shown(widgets, "Widget", "w", map[string]any{})), seen(maps, false, shown(maps, "ConfigMap", "m", nil)),
+	}}
+	first := plan.ComputePlan(t.Context(), in)
+	live := &selectedNone{liveObjects(t, shown(widgets, "Widget", "w", map[string]any{"keep": "yes"}))}
+	for _, size := range []int{2, 100} {
+		in := in
+		in.Batch, in.Reads, in.Only, in.Chosen = size, plan.MaxReads, first.ListItems(), life.ChooseItems(first, size, "")
+		last, _, _ := Decide(t.Context(), Readers{Live: live, Definitions: &defining{state: observed.Complete, generation: 2}}, in, first, plan.ComputePlan, Never)
+		var names []string
+		for _, s := range plan.IntersectPlans(first, last).Steps {
+			names = append(names, s.Object.Name)
+		}
+		if !slices.Equal(names, []string{"a", "b"}) {
+			t.Errorf("a batch of %d of %d acts on %q", size, len(first.Steps), names)
+		}
+	}
+}
+
+// selectedNone has no Namespace with a label.
+type selectedNone struct{ snapshot.Reader }
+
+func (s *selectedNone) Read(ctx context.Context, q snapshot.Query) observed.Target {
+	if q.Kind == "Namespace" {
+		return observed.Target{State: observed.Complete}
+	}
+	return s.Reader.Read(ctx, q)
+}
+
+// What an earlier rule would claim, if its target were read by the present definition, is not for a later rule, over another target of the kind.
+func TestClaimsRestOnThePresentDefinition(t *testing.T) {
+	widgets := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	keeping := deleting("keep", "some.items", `item.spec.?keep.orValue("no") == "yes"`)
+	keeping.Actions = []v1alpha1.RuleAction{{Patch: &v1alpha1.PatchAction{Type: v1alpha1.PatchMerge, Expression: `{"metadata": {"labels": {"kept": "yes"}}}`}}}
+	work := recurring([]v1alpha1.ClusterTarget{targetOf("some", widgets, "Widget"), targetOf("all", widgets, "Widget")}, keeping, deleting("delete", "all.items", "true"))
+	seen := observed.Target{State: observed.Complete, Resource: widgets, Namespaced: true, Custom: true, Definition: "uid, generation 1", Objects: []observed.Object{shown(widgets, "Widget", "w", map[string]any{})}}
+	in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: observed.Snapshot{seen, seen}}
+	first := plan.ComputePlan(t.Context(), in)
+	in.Batch, in.Reads, in.Only = 100, plan.MaxReads, first.ListItems()
+	readers := Readers{Live: liveObjects(t, shown(widgets, "Widget", "w", map[string]any{"keep": "yes"})), Definitions: &defining{state: observed.Complete, generation: 2}}
+	last, _, _ := Decide(t.Context(), readers, in, first, plan.ComputePlan, Never)
+	if both := plan.IntersectPlans(first, last); len(first.Steps) != 1 || len(both.Steps) > 0 {
+		t.Errorf("of %d steps it carries out %d", len(first.Steps), len(both.Steps))
+	}
+}
+
 // Large variables are kept from one evaluation to the next. Those of objects that are shown otherwise at the same versions are not.
 func TestVariablesOfAnotherDefinitionAreComputedAgain(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	work := &v1alpha1.Work{CommonSpec: v1alpha1.CommonSpec{Lifecycle: v1alpha1.LifecycleRecurring}, Cluster: true}
-	work.Targets = []v1alpha1.ClusterTarget{{Name: "widgets"}}
-	work.Targets[0].Reference.APIGroup, work.Targets[0].Reference.Version, work.Targets[0].Reference.Kind = "example.com", "v1", "Widget"
+	work := recurring([]v1alpha1.ClusterTarget{targetOf("widgets", gvr, "Widget")}, deleting("r", "widgets.items", `variables.kept.exists(k, k.name == item.metadata.name && k.keep == "no")`))
 	work.Variables = []v1alpha1.Variable{{
 		Name: "kept", Expression: `widgets.items.map(w, {"name": w.metadata.name, "keep": w.spec.?keep.orValue("no"), "large": lists.range(1000).map(x, w.metadata.name).join()})`,
 	}}
-	work.Rules = []v1alpha1.Rule{{
-		Name: "r", ForEach: "widgets.items", When: `variables.kept.exists(k, k.name == item.metadata.name && k.keep == "no")`,
-		Actions: []v1alpha1.RuleAction{{Delete: &v1alpha1.DeleteAction{}}},
-	}}
-	live, watched := snapshot.NewObjects(), observed.Target{State: observed.Complete, Resource: gvr, Namespaced: true, Custom: true, Definition: "uid, generation 1"}
-	live.AddKind(gvr.GroupVersion(), metav1.APIResource{Name: "widgets", Kind: "Widget", Namespaced: true})
+	watched := observed.Target{State: observed.Complete, Resource: gvr, Namespaced: true, Custom: true, Definition: "uid, generation 1"}
+	var now []observed.Object
 	for n := range 40 {
 		name := fmt.Sprintf("%0240d", n)
-		show := func(spec map[string]any) map[string]any {
-			return map[string]any{
-				"apiVersion": "example.com/v1", "kind": "Widget", "spec": spec,
-				"metadata": map[string]any{"namespace": "shop", "name": name, "uid": "uid-" + name, "resourceVersion": "1"},
-			}
-		}
-		if err := live.AddObject(&unstructured.Unstructured{Object: show(map[string]any{"keep": "yes"})}); err != nil {
-			t.Fatal(err)
-		}
-		watched.Objects = append(watched.Objects, observed.Object{
-			Ref:   observed.Ref{Resource: gvr, Kind: "Widget", Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
-			Value: show(map[string]any{}), Content: uint64(n + 1),
-		})
+		watched.Objects = append(watched.Objects, shown(gvr, "Widget", name, map[string]any{}))
+		now = append(now, shown(gvr, "Widget", name, map[string]any{"keep": "yes"}))
 	}
-	if err := live.SortObjects(); err != nil {
-		t.Fatal(err)
-	}
+	live := liveObjects(t, now...)
 	in := plan.Input{Spec: work, Programs: celtest.CompileWork(t, work), Snapshot: observed.Snapshot{watched}, Values: plan.NewValues(plan.FewValueBytes)}
 	first := plan.ComputePlan(t.Context(), in)
 	in.Batch, in.Reads, in.Only = 100, plan.MaxReads, first.ListItems()

@@ -63,11 +63,6 @@ const MaxReads = 2000
 // gate is the stage of the reads that all steps depend on. Those of `object:` are next, then the entries of confirm.
 const gate = -1
 
-// mayAsk says that an item is of the batch.
-func (d *decider) mayAsk(item ItemKey) bool {
-	return d.reads.HasRoom() && (d.in.Chosen == nil || d.in.Chosen[item])
-}
-
 // confirming tells what the decision on an item depends on.
 type confirming struct{ *deciding }
 
@@ -78,7 +73,7 @@ func (r confirming) confirmItem(a *acting) (bool, *expr.Error) {
 	if len(objects)+len(r.rule.Confirm)+len(r.eval.ListUnprovenTargets())+len(r.outdated) == 0 {
 		return true, nil
 	}
-	if !r.mayAsk(ItemKey{Rule: r.rule.Name, Key: a.key}) {
+	if !r.reads.HasRoom() || r.in.Chosen != nil && !r.in.Chosen[ItemKey{Rule: r.rule.Name, Key: a.key}] {
 		return false, nil
 	}
 	entries, named := r.readEntries(a, objects)
