@@ -322,7 +322,7 @@ func (s *scope) checkInformer(q *snapshot.Query, full bool) coverage {
 		if s.asideExcess != "" {
 			return coverage{state: observed.TooLarge, detail: s.asideExcess}
 		}
-		return coverage{state: observed.Unsynced, detail: s.resource.wideningDetail()}
+		return coverage{state: observed.Unsynced, detail: fmt.Sprintf("waiting for a list of %s with all fields that the expressions read", s.resource.GVR.GroupResource())}
 	default:
 		return coverage{state: observed.Complete, informers: []*informer{i}}
 	}

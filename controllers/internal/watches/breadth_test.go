@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vtex/cleaner/controllers/internal/keptparts"
+	"github.com/vtex/cleaner/controllers/internal/served"
 	"github.com/vtex/cleaner/controllers/plan/observed"
 	"github.com/vtex/cleaner/controllers/snapshot"
 	"github.com/vtex/cleaner/test/apiserver"
@@ -180,7 +181,7 @@ func TestNamesThatMayNotBeSelectedAreNot(t *testing.T) {
 			r := newRig(t, s)
 			known := func() {
 				close(release)
-				definitions := definitionInterests()[0].Query
+				definitions := served.NewDefinitionQuery("")
 				until(t, "definitions are known", func() bool { return r.Read(t.Context(), definitions).State == observed.Complete })
 			}
 			if !tc.isLate {

@@ -225,7 +225,8 @@ func (e *Engine) Start(ctx context.Context) error {
 	for _, k := range e.catalog.kinds {
 		e.catalog.startFollowing(k)
 	}
-	e.setInterestsLocked(Owner{}, keyInterests(definitionInterests()))
+	// The Engine itself wants to notice at once that a kind appears, changes or goes.
+	e.setInterestsLocked(Owner{}, keyInterests([]Interest{{Quiet: true, Query: served.NewDefinitionQuery("")}}))
 	e.unlockAndWake()
 
 	<-ctx.Done()
@@ -242,7 +243,8 @@ func (e *Engine) Start(ctx context.Context) error {
 func (e *Engine) SetInterests(owner Owner, interests []Interest) {
 	keyed := keyInterests(interests)
 	e.mu.RLock()
-	same := sameInterests(e.owners[owner], keyed)
+	known := e.owners[owner]
+	same := len(known) == len(keyed) && !slices.ContainsFunc(keyed, func(i keyedInterest) bool { return known[i.interestKey] == nil })
 	e.mu.RUnlock()
 	if same {
 		return
@@ -281,11 +283,6 @@ func keyInterests(interests []Interest) []keyedInterest {
 		add(i, false)
 	}
 	return keyed
-}
-
-// sameInterests says that wants are those of interests already.
-func sameInterests(wants map[interestKey]*want, keyed []keyedInterest) bool {
-	return len(wants) == len(keyed) && !slices.ContainsFunc(keyed, func(i keyedInterest) bool { return wants[i.interestKey] == nil })
 }
 
 func (e *Engine) setInterestsLocked(owner Owner, keyed []keyedInterest) {
@@ -348,9 +345,4 @@ func (e *Engine) Source() source.Source {
 		}
 		return nil
 	})
-}
-
-// definitionInterests is what the Engine itself wants: to notice at once that a kind appears, changes or goes.
-func definitionInterests() []Interest {
-	return []Interest{{Quiet: true, Query: served.NewDefinitionQuery("")}}
 }

@@ -681,12 +681,7 @@ func (f *feeds) storeListing(i *informer, l *listing) (since time.Time, stored b
 	if renewed || !i.synced {
 		f.markSynced(i)
 	}
-	if i.scope.resource.GVR.Group == served.DefinitionsGroup {
-		for _, r := range f.catalog.resources {
-			breadth{f.placement}.reviewScopes(r)
-			f.catalog.noteDefinition(r, i.objects[""].Get("", r.GVR.GroupResource().String()))
-		}
-	}
+	f.catalog.noteDefinitions(i)
 	f.answers.reportStates(i.scope.wants)
 	return since, true
 }

@@ -107,7 +107,7 @@ func TestAStatusOfADefinitionChangesNothing(t *testing.T) {
 	s := r.server
 	i := informerOf(t, r.Engine, apiserver.Revisions)
 	version := s.Put(apiserver.CRDs, "", apiserver.Revisions.GroupResource().String(), nil, map[string]any{"metadata": map[string]any{"generation": int64(1)}, "status": "new"})
-	definitions := definitionInterests()[0].Query
+	definitions := served.NewDefinitionQuery("")
 	until(t, "it is known", func() bool {
 		t := r.Read(t.Context(), definitions)
 		return len(t.Objects) == 1 && t.Objects[0].ResourceVersion == fmt.Sprint(version)
@@ -142,7 +142,7 @@ func TestWhatIsWatchedWhileADefinitionSettlesIsListedAgain(t *testing.T) {
 	defineAt(s, apiserver.Revisions, 1)
 	version := s.Put(apiserver.Revisions, "a", "o", nil, keeping("no"))
 	r := newRig(t, s)
-	definitions := definitionInterests()[0].Query
+	definitions := served.NewDefinitionQuery("")
 	q := queries.New("Revision", queries.In(""))
 	until(t, "definitions are known", func() bool { return len(r.Read(t.Context(), definitions).Objects) > 0 })
 	defineAt(s, apiserver.Revisions, 2)

@@ -5,7 +5,6 @@ package watches
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -151,14 +150,10 @@ func (f widening) swap(i *informer) (l *listing, since time.Time) {
 	l = i.arrived
 	since = f.replaceFull(i)
 	f.matcher.backlog.beginReport(l, since)
+	f.catalog.noteDefinitions(i)
 	f.endList(i, f.clock.Now(), since)
 	f.answers.reportStates(i.scope.wants)
 	return l, since
-}
-
-// wideningDetail says that more is being read of a resource, for people.
-func (r *resource) wideningDetail() string {
-	return fmt.Sprintf("waiting for a list of %s with all fields that the expressions read", r.GVR.GroupResource())
 }
 
 // listing is a whole list of an informer, and how it differs from what was known.
