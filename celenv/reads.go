@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vtex/cleaner/api/v1alpha1"
@@ -62,8 +64,8 @@ func (p *ruleProgram) listDecisive() []*expression {
 }
 
 // findUnprovenTargets finds the targets on which a rule's decision depends and that its confirm does not name: they are proved as a whole. Which
-// objects rules claim that are decided earlier decides too, and with `leave` how many other rules delete. The target of the rule's items needs no proof where the decision on one does not depend on others: a
-// request carries the version of its item.
+// objects rules claim that are decided earlier decides too, and with `leave` how many other rules delete. The target of the rule's items needs no proof where the decision on one does not
+// depend on others: a request carries the version of its item.
 func findUnprovenTargets(spec *v1alpha1.Work, index int, programs []*ruleProgram) (unproven []string) {
 	rule, p := &spec.Rules[index], programs[index]
 	named := make(map[string]bool, len(rule.Confirm))
@@ -77,22 +79,52 @@ func findUnprovenTargets(spec *v1alpha1.Work, index int, programs []*ruleProgram
 		switch after := rule.IsDecidedAfter(&spec.Rules[i], i < index); {
 		case after && rule.Leave != nil:
 			unproven = slices.Concat(unproven, r.own, r.decisive)
-		case after && (r.own == nil || p.own == nil || mayShareObjects(spec, r.own, p.own)):
-			unproven = append(unproven, r.decisive...)
+		case after && mayClaim(spec, i, index, programs):
+			others := slices.DeleteFunc(slices.Clone(r.own), func(target string) bool { return slices.Contains(p.own, target) })
+			unproven = slices.Concat(unproven, r.decisive, others)
 		}
 	}
 	return slices.Compact(slices.Sorted(slices.Values(unproven)))
 }
 
-// mayShareObjects says that one of some targets, and one of others, may be of one kind: a kind has several names, and its group has one.
-func mayShareObjects(spec *v1alpha1.Work, some, others []string) bool {
-	return slices.ContainsFunc(some, func(one string) bool {
-		a := &spec.Targets[spec.FindTarget(one)].Reference
-		return slices.ContainsFunc(others, func(other string) bool {
-			b := &spec.Targets[spec.FindTarget(other)].Reference
-			return a.Kind == v1alpha1.AnyKind || b.Kind == v1alpha1.AnyKind || a.APIGroup == b.APIGroup
+// claimed are the targets that have the objects that a rule acts on, but to report them, which claims nothing. It is false if any target may.
+func (p *ruleProgram) claimed(rule *v1alpha1.Rule) (targets []string, known bool) {
+	for i, a := range rule.Actions {
+		switch {
+		case a.Report != nil:
+		case p.actions[i].object != nil:
+			targets = append(targets, p.actions[i].object.targets...)
+		case p.forEach == nil || p.own == nil:
+			return nil, false
+		case p.forEach.listsObjects:
+			targets = append(targets, p.own...)
+		default:
+			targets = append(targets, p.forEach.targets...)
+		}
+	}
+	return targets, true
+}
+
+// mayClaim says that a rule may act on an object that another one acts on, too: two targets of one kind may both have it.
+func mayClaim(spec *v1alpha1.Work, rule, other int, programs []*ruleProgram) bool {
+	claimed, known := programs[rule].claimed(&spec.Rules[rule])
+	others, alsoKnown := programs[other].claimed(&spec.Rules[other])
+	return !known || !alsoKnown || slices.ContainsFunc(claimed, func(target string) bool {
+		a := &spec.Targets[spec.FindTarget(target)].Reference.Reference
+		return slices.ContainsFunc(others, func(target string) bool {
+			return mayBeOneKind(a, &spec.Targets[spec.FindTarget(target)].Reference.Reference)
 		})
 	})
+}
+
+// mayBeOneKind says that two references may be to one kind: by its name, or by the name of its resource, in the singular or the plural.
+func mayBeOneKind(a, b *v1alpha1.Reference) bool {
+	if a.Kind == v1alpha1.AnyKind || b.Kind == v1alpha1.AnyKind {
+		return true
+	}
+	ofA, oneA := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: a.APIGroup, Kind: a.Kind})
+	ofB, oneB := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: b.APIGroup, Kind: b.Kind})
+	return oneA == oneB || ofA == oneB || oneA == ofB
 }
 
 // findDecisiveTargets finds the targets on which the decision on an item depends besides the item.

@@ -107,7 +107,7 @@ func TestWhatARuleRestsOnIsProved(t *testing.T) {
 }
 
 // Two targets may have the same objects: what an earlier rule over one of them claims is not for a later rule over the other.
-func TestRulesOverTargetsOfOneGroup(t *testing.T) {
+func TestRulesOverTargetsOfOneKind(t *testing.T) {
 	of := func(name, group, kind string) v1alpha1.ClusterTarget {
 		return v1alpha1.ClusterTarget{Name: name, Reference: v1alpha1.ClusterReference{Reference: v1alpha1.Reference{APIGroup: group, Version: "v1", Kind: kind}}}
 	}
@@ -120,10 +120,11 @@ func TestRulesOverTargetsOfOneGroup(t *testing.T) {
 		later v1alpha1.ClusterTarget
 		want  []string
 	}{
-		"SameKind":     {of("others", "", "Pod"), []string{"maps"}},
-		"ByOtherName":  {of("others", "", "pods"), []string{"maps"}},
-		"AnyKind":      {every, []string{"maps"}},
-		"AnotherGroup": {of("others", "apps", "Deployment"), nil},
+		"SameKind":     {of("others", "", "Pod"), []string{"maps", "pods"}},
+		"ByItsPlural":  {of("others", "", "pods"), []string{"maps", "pods"}},
+		"AnyKind":      {every, []string{"maps", "pods"}},
+		"AnotherKind":  {of("others", "", "ConfigMap"), nil},
+		"AnotherGroup": {of("others", "apps", "Pod"), nil},
 	} {
 		work := &v1alpha1.Work{Cluster: true, Targets: []v1alpha1.ClusterTarget{of("pods", "", "Pod"), of("maps", "", "ConfigMap"), tc.later}}
 		work.Lifecycle = v1alpha1.LifecycleRecurring
