@@ -34,10 +34,9 @@ func (in *Input) decideRules(e *celenv.Evaluation, p *Plan, gone []types.UID) *d
 	}
 	p.Holds = nil
 	d.beginResults()
-	var reads []string // of this rule, and of those before, which may claim its objects
 	for _, i := range d.orderRules(gone) {
-		r, own := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}, in.Programs.ListRuleTargets(i)
-		if reads = append(reads, own...); in.ReadsLost(own) {
+		r, reads := &deciding{decider: d, index: i, rule: &in.Spec.Rules[i], eval: e.SelectRule(i)}, in.Programs.ListRuleTargets(i)
+		if in.ReadsLost(reads) {
 			continue
 		}
 		r.outdated = in.Snapshot.ReadOutdated(func(t int) bool { return slices.Contains(reads, in.Spec.Targets[t].Name) })
@@ -83,7 +82,7 @@ type deciding struct {
 	index int
 	rule  *v1alpha1.Rule
 	eval  *celenv.RuleEvaluation
-	// outdated are the reads of targets that are Outdated, of this rule and those before.
+	// outdated are the reads of targets of the rule that are Outdated.
 	outdated []observed.Read
 	holds    *fortimers.Holding // nil without `for`
 	// grouped are the groups of all items, by their places in forEach; nil without `leave`.

@@ -313,23 +313,24 @@ func (c *catalog) refreshKinds(definition string, before, now *cachedobjects.Obj
 // settlingShare is the part of retryEvery after which all API servers serve objects by a definition that has changed.
 const settlingShare = 3
 
-// noteDefinitions records what a list says of the definitions of resources, if it is one of definitions: of all, or of one.
+// noteDefinitions records what a list says of the definitions of resources, if it is one of definitions.
 func (c *catalog) noteDefinitions(i *informer) {
 	if i.scope.resource.GVR.Group != served.DefinitionsGroup {
 		return
 	}
 	for _, r := range c.resources {
 		breadth{c.placement}.reviewScopes(r)
-		if d := i.objects[""].Get("", r.GVR.GroupResource().String()); d != nil || i.scope.name == "" {
-			c.noteDefinition(r, d)
-		}
+		c.noteDefinition(r, i.objects[""].Get("", r.GVR.GroupResource().String()))
 	}
 }
 
-// noteDefinition records the definition of a resource; nil: it has none. What was read by another one is outdated. Where none was known, that is what was
-// read at an earlier version than the definition has.
+// noteDefinition records the definition of a resource; nil: a list or a watch does not have it, which may be one of some definitions. What was read by
+// another one is outdated. Where none was known, that is what was read at an earlier version than the definition has.
 func (c *catalog) noteDefinition(r *resource, now *cachedobjects.Object) {
 	before := r.definition
+	if now == nil {
+		now, _ = c.answers.findDefinition(r.Resource)
+	}
 	if r.definition = ""; now == nil {
 		return
 	}

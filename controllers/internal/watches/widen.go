@@ -150,7 +150,6 @@ func (f widening) swap(i *informer) (l *listing, since time.Time) {
 	l = i.arrived
 	since = f.replaceFull(i)
 	f.matcher.backlog.beginReport(l, since)
-	f.catalog.noteDefinitions(i)
 	f.endList(i, f.clock.Now(), since)
 	f.answers.reportStates(i.scope.wants)
 	return l, since
